@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from nanoscope.findings.analyse import Options, analyse
-from nanoscope.findings.declared import note_findings
+from nanoscope.findings.declared import notes_of
 from nanoscope.findings.pressure import WaitingForData
 from nanoscope.findings.schema import plain
+from nanoscope.messages import ENGLISH
 from nanoscope.runs.reader import read_log
 
 SOURCES = ("events.jsonl", "console.log")
@@ -36,7 +37,7 @@ def story(file: Path) -> dict[str, Any]:
         "errors": [(error.kind, error.message) for error in log.errors],
         "evaluations": [plain(evaluation) for evaluation in run.evals],
         "saved": [plain(checkpoint) for checkpoint in run.checkpoints],
-        "notes": [(type(note).__name__, plain(note)) for note in note_findings(run.details.notes)],
+        "notes": [ENGLISH.render(said, event) for event, said in notes_of(run.details.notes)],
         "estimates": [(list(each.steps), list(each.values)) for each in run.series.values()],
         "run": (run.said_finished, run.failed, run.resumed_at, run.begins_with_resume, run.samples),
     }

@@ -34,8 +34,8 @@ def test_the_mean_difference_has_the_standard_error_of_the_pairs() -> None:
     found = paired([0.1, 0.2, 0.3])
     assert [found.mean, found.error] == pytest.approx([0.2, 0.1 / math.sqrt(3)])
     assert found.pairs == 3
-    assert found.above(0.975) == pytest.approx(0.2 - 4.3027 * 0.1 / math.sqrt(3), abs=1e-4)
-    assert found.below(0.975) == pytest.approx(0.2 + 4.3027 * 0.1 / math.sqrt(3), abs=1e-4)
+    assert found.mean - found.margin(0.975) == pytest.approx(0.2 - 4.3027 * 0.1 / math.sqrt(3), abs=1e-4)
+    assert found.mean + found.margin(0.975) == pytest.approx(0.2 + 4.3027 * 0.1 / math.sqrt(3), abs=1e-4)
 
 
 def test_a_single_pair_shows_nothing() -> None:

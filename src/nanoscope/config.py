@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
-from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from nanoscope.errors import UsageError
 from nanoscope.messages import Message, Shown, joined
@@ -174,7 +173,6 @@ REMOVED: tuple[str, ...] = ("waiting",)  # settings of earlier versions: config.
 RUN_NOTES = "environment"  # the table that a run adds to its config.toml; it holds no settings
 LAST_NOTE = "data_folder"  # the last line of that table: where it is missing, the end of the file is
 
-LONGEST_TEXT = 4096
 LARGEST_INTEGER = 2**63 - 1  # of torch
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # in folder names and in config.toml
 
@@ -186,18 +184,12 @@ def without_options(values: dict[str, Any]) -> dict[str, Any]:
 
 def alternatives(kind: Any) -> list[Any]:
     """Return the plain types and literal strings that a key accepts."""
-    if get_origin(kind) in (Union, UnionType):
-        return [option for part in get_args(kind) for option in alternatives(part)]
-    return list(get_args(kind)) if get_origin(kind) is Literal else [kind]
+    return [option for part in get_args(kind) or [kind] for option in get_args(part) or [part]]
 
 
 def convert(key: str, value: Any) -> Any:
     """A value from a flag or file as the type of its setting. ValueError says what the setting accepts."""
     options, words = alternatives(TYPES[key]), _words(key)
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        raise ValueError(Message("the text is too long"))
-    if isinstance(value, str) and value in words:
-        return value
     if str in options:
         if not isinstance(value, str):
             raise ValueError(Message("expected a text"))
@@ -207,6 +199,8 @@ def convert(key: str, value: Any) -> Any:
             raise ValueError(Message("must not contain line breaks, control characters or broken characters"))
         return value
     text = str(value).strip()
+    if isinstance(value, str) and text in words:
+        return text
     if bool in options and text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):
@@ -214,7 +208,7 @@ def convert(key: str, value: Any) -> Any:
             with suppress(ValueError, OverflowError):
                 return _number(text, kind)
     names = {bool: Message("True or False"), int: Message("an integer"), float: Message("a number")}
-    listed = _either([*(names[option] for option in options if option in names), *words])
+    listed = _either([names.get(option, option) for option in options])
     raise ValueError(Message("expected {listed}.{hint}", listed=listed, hint=did_you_mean(text, words)))
 
 

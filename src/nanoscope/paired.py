@@ -24,25 +24,20 @@ class Difference:
     """The standard error of the mean; infinite for a single pair."""
     pairs: int
 
-    def above(self, confidence: float) -> float:
-        """The true difference is larger than this, with a one-sided confidence."""
-        return self.mean - self.margin(confidence)
-
-    def below(self, confidence: float) -> float:
-        """The true difference is smaller than this, with a one-sided confidence."""
-        return self.mean + self.margin(confidence)
-
     def margin(self, confidence: float) -> float:
+        """The true difference is larger than the mean less this, and smaller than the mean plus this, with this
+        one-sided confidence."""
         return math.inf if self.pairs < 2 else t_quantile(confidence, self.pairs - 1) * self.error
 
     def verdict(self, worth: float, confidence: float) -> Verdict:
         """better: more than chance, and at least `worth`. too_small: surely not worth a change, or more than chance
         but less than `worth`. unclear: more pairs might decide it."""
-        if self.below(confidence) < 0:
+        margin = self.margin(confidence)
+        if self.mean < -margin:
             return "worse"
-        if self.above(confidence) > 0:
+        if self.mean > margin:
             return "better" if self.mean >= worth else "too_small"
-        return "too_small" if self.below(confidence) < worth else "unclear"
+        return "too_small" if self.mean + margin < worth else "unclear"
 
 
 def paired(differences: Sequence[float]) -> Difference:

@@ -181,7 +181,8 @@ def test_a_run_that_changed_its_pace_just_now_is_extrapolated_from_the_change(ex
 def test_the_estimate_of_the_trainer_stands_beside_ours(read_run, nanogpt_log, printed, disagrees) -> None:
     run = read_run(nanogpt_log(last=1000, eval_every=None, header=["Overriding: max_iters = 2000"]))
     run.series["eta_s"] = Series()
-    run.series["eta_s"].append(1000, printed)
+    run.series["eta_s"].steps.append(1000)
+    run.series["eta_s"].values.append(printed)
     eta = analyse(run).eta
 
     assert (eta.printed_s, eta.printed_disagrees) == (printed, disagrees)

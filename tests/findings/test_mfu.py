@@ -113,7 +113,7 @@ def test_without_a_device_only_a_plausible_figure_is_believed(explain) -> None:
 def test_the_first_fall_of_the_moving_average_at_an_evaluation_is_found(explain) -> None:
     mfu = explain(example_logs.GPU_END).mfu
 
-    assert (mfu.falls_at, mfu.fell_from, mfu.fell_to) == (5000, pytest.approx(0.1109), pytest.approx(0.0999))
+    assert mfu.fell == (5000, pytest.approx(0.1109), pytest.approx(0.0999))
     assert not mfu.begins_unmeasured
 
 
@@ -122,10 +122,10 @@ def test_a_placeholder_at_the_start_is_told_from_a_measurement(explain) -> None:
 
     assert mfu.begins_unmeasured
     assert mfu.settled == pytest.approx(0.0302)
-    assert mfu.falls_at is None
+    assert mfu.fell is None
 
 
 def test_an_mfu_that_falls_without_an_evaluation_is_not_explained_by_one(explain) -> None:
     text = "".join(ITER.format(step, "11.07" if step < 50 else "9.50") for step in range(0, 100, 10))
 
-    assert explain(text).mfu.falls_at is None
+    assert explain(text).mfu.fell is None

@@ -112,4 +112,4 @@ def test_correlated_noise_around_a_flat_validation_loss_is_hardly_ever_a_turn(ex
             noise = 0.5 * noise + rng.gauss(0, 0.005)
             evaluations.append((step, 1.4 - 0.05 * step / 1000, 1.5 + noise, 0.006))
         alarms += bool({"overfitting", "worsening"} & set(codes(explain(own_run(evaluations)))))
-    assert alarms <= 9  # of 150
+    assert alarms <= 11  # of 150; less, and overfitting by 4 standard errors would be missed (benchmarks/LOG.md)

@@ -16,8 +16,8 @@ def run_with(read_run, nanogpt_log) -> Callable[..., Run]:
     def make(name: str, value: Callable[[int], float]) -> Run:
         run = read_run(nanogpt_log(eval_every=None, startup_s=0))
         run.series[name] = Series()
-        for step in run.steps.step:
-            run.series[name].append(step, value(step))
+        run.series[name].steps.extend(run.steps.step)
+        run.series[name].values.extend(map(value, run.steps.step))
         return run
 
     return make

@@ -1,10 +1,33 @@
-"""How often a setting is named as a cause, over simulated runs whose truth is known (benchmarks/rates.py has more)."""
+"""How often verdicts are right over simulated runs whose truth is known (benchmarks/rates.py has more)."""
 
 import math
 
 import pytest
 
-from benchmarks.rates import SEEDS, four_errors, told_apart
+from benchmarks.rates import CURVES, SEEDS, four_errors, told_apart, verdicts
+
+RUNS = 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("curve", "most"),  # the bound, and the error of so few runs
+    [("flat, white noise", 2), ("flat, AR(0.5)", 4), ("flat, AR(0.5), training falls", 8)],
+)
+def test_noise_around_a_flat_validation_loss_is_hardly_ever_called_a_rise(curve, most):
+    assert verdicts(CURVES[curve], RUNS)["bad"] <= most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("curve", ["power law", "power law, AR(0.5)"])
+def test_a_power_law_is_improving(curve):
+    assert verdicts(CURVES[curve], RUNS)["improving"] >= 0.93 * RUNS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("curve", "least"), [("overfitting by 4 errors", 0.8), ("overfitting by 8 errors", 0.97)])
+def test_overfitting_is_seen(curve, least):
+    assert verdicts(CURVES[curve], RUNS)["bad"] >= least * RUNS
 
 
 @pytest.mark.parametrize("by_window", [True, False])

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file
@@ -18,7 +17,6 @@ from safetensors.torch import load_file
 from nanoscope.config import TrainConfig
 from nanoscope.config_sources import resolve
 from nanoscope.data.prepare import prepare
-from nanoscope.planning import trying
 from nanoscope.planning.trying import QUESTIONS, Arms, Outcome, Trials, shortened
 from small_runs import Folder
 
@@ -147,7 +145,7 @@ def test_dropout_is_tried_only_in_runs_of_the_whole_length(iters: int, asked: bo
     [(100, 0.001, 1, (100, 100)), (10_000, 0.01, 5, (564, 1128)), (500, 0.25, 2, (40, 80)), (20, 9.0, 1, (20, 20))],
 )
 def test_trials_are_as_long_as_the_time_allows_and_no_run_is_refused(
-    monkeypatch, run_iters: int, seconds_per_iteration: float, minutes: float, expected: tuple[int, int]
+    run_iters: int, seconds_per_iteration: float, minutes: float, expected: tuple[int, int]
 ) -> None:
     clock = 0.0
 
@@ -157,8 +155,8 @@ def test_trials_are_as_long_as_the_time_allows_and_no_run_is_refused(
         clock += 1.0 * (seconds_per_iteration > 0.001) + seconds  # a second to set up and to evaluate
         return Outcome(2.0, seconds_per_iteration)
 
-    monkeypatch.setattr(trying, "time", SimpleNamespace(monotonic=lambda: clock))
-    trial = Trials(train, replace(RUN, max_iters=run_iters), lambda text: None, deadline=60 * minutes)
+    run = replace(RUN, max_iters=run_iters)
+    trial = Trials(train, run, lambda text: None, seconds=60 * minutes, now=lambda: clock)
     trial.choose_length()
     assert (trial.iters, trial.confirmed_iters) == expected
 

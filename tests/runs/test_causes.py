@@ -399,9 +399,8 @@ def test_a_line_that_says_finished_is_contradicted_by_the_counter(read) -> None:
     lines = "".join(f"step {s}/1000: loss {4 - s / 999:.3f}, time 0.1s\n" for s in range(0, 401, 10))
     (run,) = read(lines + "Training finished.\n").runs
     assert not run.said_finished
-    assert [(doubt.name, doubt.refused) for doubt in run.doubts] == [
-        ("finished", [(1, "the counter is not at the total")])
-    ]
+    refused = [(doubt.name, why) for doubt in run.doubts for _, why in doubt.refused]
+    assert refused == [("finished", "the counter is not at the total")]
     (run,) = read(lines.replace("/1000", "/400") + "Training finished.\n").runs
     assert run.said_finished
     assert not run.doubts

@@ -272,6 +272,14 @@ def test_a_resume_that_has_not_trained_yet_has_the_evaluations_before_its_checkp
     assert (run.last_step, run.resumed_at) == (10, [10])
 
 
+def test_lines_that_two_processes_write_count_once_and_lower_steps_alone_begin_another_run(tmp_path: Path) -> None:
+    file = EventFile(tmp_path)
+    file.write(Start(), *(Iter(step=step, loss=4.0 - step) for step in (0, 0, 1, 1, 2, 2)), Iter(step=0, loss=9.0))
+    first, second = OwnRun(tmp_path).read().runs
+    assert (list(first.steps.step), list(first.steps.loss), first.resumed_at) == ([0, 1, 2], [4.0, 3.0, 2.0], [])
+    assert list(second.steps.step) == [0]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_list_says_of_any_events_what_the_full_reading_says(tmp_path: Path, seed: int) -> None:
     chance, step, file = Random(seed), 0, EventFile(tmp_path)

@@ -5,6 +5,8 @@ import math
 
 import pytest
 
+from nanoscope.runs.scan import cells
+
 BAR = "━" * 20
 
 
@@ -357,16 +359,100 @@ def test_a_log_that_was_emptied_while_it_was_written_loses_no_line(read) -> None
     assert list(run.steps.step) == [10, 20, 30, 40, 50]
 
 
-@pytest.mark.parametrize("logger", ["net.train INFO:", f"{'package.' * 12}trainer - INFO -"])
-def test_the_name_of_a_logger_is_no_value(read, logger) -> None:
-    text = ""
-    for s in range(1, 7):
-        text += f"2031-01-01 10:00:{s:02d} {logger} Epoch[{s}] done. Loss: 2.{s} (Base: 1.0), Lr: 1e-04\n"
-        text += f"2031-01-01 10:00:{s:02d} {logger} Results of epoch: {s}\n"
-    (run,) = read(text).runs
+@pytest.mark.parametrize(
+    "logger", ["10:00:01 net.train INFO:", f"2031-01-01 10:00:01 - {'package.' * 12}trainer - INFO -"]
+)
+def test_the_level_of_a_logger_is_not_infinite_and_its_name_is_no_label(logger) -> None:
+    found = [(cell.label, cell.text) for cell in cells(f"{logger} Step 3 | Loss: 2.5") if cell.part != "stamp"]
 
+    assert [text for _, text in found] == ["3", "2.5"]
+    assert len(found[0][0].split()) < 5
+
+
+def test_the_running_time_is_known_in_the_middle_of_a_run(read) -> None:
+    lines = "".join(
+        f"[2031-01-01 10:0{i}:20,000 INFO] Step {5000 + 50 * i}/90000; xent: 2.{i}; 1320/1445 tok/s;  {15000 + 60 * i} sec\n"
+        for i in range(6)
+    )
+    (run,) = read(lines).runs
+
+    assert run.steps.time_s[1] == pytest.approx(1.2)
+
+
+def test_a_bar_without_an_end_counts_steps_only_with_a_loss(read) -> None:
+    bar = "".join(f"{i}it [0{i}:20,  6.00s/it]\n" for i in range(1, 7))
+
+    assert not read(bar).runs
+    (run,) = read(bar.replace("/it]", "/it, loss=2.5]")).runs
     assert list(run.steps.step) == [1, 2, 3, 4, 5, 6]
-    assert list(run.steps.loss) == pytest.approx([2.1, 2.2, 2.3, 2.4, 2.5, 2.6])
+    assert run.total_steps is None
+
+
+def test_the_share_of_right_answers_is_no_step_of_an_evaluation(read) -> None:
+    text = "".join(f"Batch[{b}/900] - loss: 0.7{b}  acc: 56.2500%(9/16)\n" for b in range(10, 60, 10))
+    (run,) = read(text + "Dev Accuracy:  Evaluation - loss: 0.655496  acc: 62.3853%(544/872)\n").runs
+
+    assert [(e.step, e.val) for e in run.evals] == [(50, 0.655496)]
+
+
+def test_an_epoch_is_no_step(read) -> None:
+    text = "".join(f"{e}epoch:train:{b}batch: loss=1.{b}, train_time=0.5\n" for e in (7, 8) for b in (100, 200, 300))
+    (run,) = read(text + "8epoch results: [train] loss=1.4, [valid] loss=1.7\n").runs
+
+    assert [e.step for e in run.evals] in ([], [run.steps.step[-1]])
+
+
+def test_the_progress_of_an_evaluation_is_no_training(read) -> None:
+    text = "| epoch 004 | valid on 'valid' subset  500 / 700 loss=3.24\n"
+    text += "".join(f"| epoch 005  {i}00 / 900 loss=2.{i} (2.95), wps=900, lr=0.001\n" for i in range(1, 9))
+    (run,) = read(text + "| epoch 005 | valid on 'valid' subset  500 / 700 loss=3.22\n").runs
+
+    assert list(run.steps.loss) == pytest.approx([2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7, 2.8])
+
+
+def test_a_nameless_bar_among_other_text_is_no_training(read) -> None:
+    bar = "".join(f"{10 * i}%|#| {i}/10 [0{i}:00<0{10 - i}:00, 60.00s/it]\n" for i in range(1, 11))
+    other = "".join(f"[INFO] Uploaded asset {name}\n" for name in "abcdefgh" * 6)
+
+    assert read(bar).runs[0].total_steps == 10
+    assert not read(bar + other).runs
+
+
+def test_a_perplexity_alone_gives_the_loss(read) -> None:
+    (run,) = read(
+        "".join(f"Epoch[0] Batch [{b}] 1960 tokens/sec perplexity={10 - b / 100}\n" for b in range(50, 300, 50))
+    ).runs
+
+    assert run.steps.loss[0] == pytest.approx(math.log(9.5))
+
+
+def test_training_and_held_out_losses_are_known_by_their_short_names(read) -> None:
+    (run,) = read(
+        "".join(f"[pretrain] epoch {e}/9  train=3.{9 - e}  heldout=4.{9 - e}  lr=1e-4\n" for e in range(1, 6))
+    ).runs
+
+    assert list(run.steps.loss) == pytest.approx([3.8, 3.7, 3.6, 3.5, 3.4])
+    assert [e.val for e in run.evals] == pytest.approx([4.8, 4.7, 4.6, 4.5, 4.4])
+
+
+def test_a_checkpoint_at_the_head_of_a_later_part_is_not_from_step_0(read) -> None:
+    lines = "".join(f"global step = {s}, loss = 1.{s}\n" for s in range(500, 560, 10))
+    (run,) = read("INFO: Saving checkpoints for 501 into /tmp/model.ckpt.\n" + lines).runs
+
+    assert [c.step for c in run.checkpoints] == [500]
+
+
+def test_what_stands_behind_valid_in_brackets_is_of_the_validation(read) -> None:
+    (run,) = read(
+        "".join(
+            f"{e}epoch results: [train] loss_a=17.{e}, loss=15.{e}, time=3 hours, 11 minutes and 16.5 seconds, [valid] loss_a=9.{e}, loss=8.{e}, time=3 minutes and 2.5 seconds\n"
+            for e in (7, 8)
+        )
+    ).runs
+
+    assert list(run.steps.loss) == pytest.approx([15.7, 15.8])
+    assert [e.val for e in run.evals] == pytest.approx([8.7, 8.8])
+    assert run.steps.time_s[1] == pytest.approx(3 * 3600 + 11 * 60 + 16.5)
 
 
 def test_evaluations_without_a_step_that_come_before_the_step_belong_to_it(read) -> None:

@@ -279,6 +279,12 @@ def test_without_locks_a_process_of_another_machine_is_refused_and_the_file_to_d
     folder.train("--init_from=resume", "--max_iters=4")
 
 
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_a_restarted_container_is_not_refused_because_of_its_own_pid(tmp_path: Path) -> None:
+    other_machine(tmp_path, host=platform.node(), pid=os.getpid())
+    RunLock(tmp_path).acquire().release()
+
+
 def test_a_process_does_not_lock_itself_out(tmp_path: Path) -> None:
     first, second = RunLock(tmp_path).acquire(), RunLock(tmp_path).acquire()
     second.release()

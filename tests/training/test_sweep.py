@@ -41,7 +41,7 @@ def test_settings_with_several_values_are_combined() -> None:
     assert names(sweep) == ["lr=0.001,seed=1", "lr=0.001,seed=2", "lr=0.01,seed=1", "lr=0.01,seed=2"]
     assert {run.config.max_iters for run in sweep.runs} == {50}
     assert sweep.folder == Path("runs/laptop-sweep")
-    assert sweep.runs[2].words == ("laptop", "--learning_rate=1e-2", "--max_iters=50", "--seed=1")
+    assert sweep.runs[2].arguments == ("laptop", "--learning_rate=1e-2", "--max_iters=50", "--seed=1")
 
 
 def test_a_value_spelled_in_two_ways_is_one_run() -> None:

@@ -19,7 +19,7 @@ from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
 from nanoscope.runs.events import AnyEvent, Start
 from nanoscope.training import trackers
-from nanoscope.training.trackers import Wandb, wandb_id, wanted
+from nanoscope.training.trackers import Wandb, requested, wandb_id
 from small_runs import TINY, TORCHRUN, Folder
 
 ITERATION = {
@@ -261,7 +261,7 @@ def test_a_folder_with_the_name_of_a_package_is_not_the_package(
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
     with pytest.raises(UsageError, match="pip install wandb"):
-        wanted(TrainConfig(wandb_log=True))
+        requested(TrainConfig(wandb_log=True))
 
 
 class Broken:

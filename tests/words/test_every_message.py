@@ -18,7 +18,7 @@ import made_up_scores
 from messages import messages_about_findings
 from nanoscope.findings.analyse import Analysis, Options, analyse, log_errors
 from nanoscope.findings.compare import compare
-from nanoscope.findings.declared import NoteFinding, note_findings
+from nanoscope.findings.declared import Note, notes_of
 from nanoscope.messages import LANGUAGES, RIGHT_TO_LEFT_MARK
 from nanoscope.runs.listing import list_runs
 from nanoscope.runs.reader import read_log, read_stream
@@ -80,7 +80,7 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
         yield text_of(page)
     (folder / "events.jsonl").write_text(generated_logs.own_events(), "utf-8")
     for some in (generated_logs.NOTES[:5], generated_logs.NOTES[5:]):
-        yield report(read_log(str(folder)), language, notes=note_findings(some))
+        yield report(read_log(str(folder)), language, notes=notes_of(some))
     page = page_of(language)
     print_how_to_go_on(page)
     yield text_of(page)
@@ -122,7 +122,7 @@ def texts_of(log: Log, text: str, language: Language) -> Iterator[str]:
     yield "\n".join(line for line in text_of(page).splitlines() if line.lstrip(RIGHT_TO_LEFT_MARK).startswith("    "))
 
 
-def report(log: Log, language: Language, options: Options | None = None, notes: Sequence[NoteFinding] = ()) -> str:
+def report(log: Log, language: Language, options: Options | None = None, notes: Sequence[Note] = ()) -> str:
     page = page_of(language)
     analyses = [analyse(run, options, log) for run in log.runs]
     print_report(log, analyses, log_errors(log.errors), page, notes)

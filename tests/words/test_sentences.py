@@ -158,9 +158,7 @@ def test_the_time_of_a_single_one_is_not_given_again_as_the_total(phase, languag
                                          (3, 8.0, "epoch", True)],
 )  # fmt: skip
 def test_the_spread_is_put_down_to_the_clock_only_where_it_is_shown(steps, low_s, unit, said):
-    step = timing.NormalStep(
-        8.5, low_s, 9.0, 8.5, steps, None, None, None, False, 1.0, None, "printed", None, unit=unit
-    )
+    step = timing.NormalStep(8.5, low_s, 9.0, 8.5, steps, None, False, 1.0, None, "printed", None, unit=unit)
     assert ("8 s to 9 s" in english(step)) == said
     assert ("The spread is only that of its clock" in english(step)) == said
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from nanoscope.api.logs import Source, read
 from nanoscope.api.shown import Shown
 from nanoscope.findings.analyse import Analysis, Options, analyse, analyse_nothing, log_errors, main_run
-from nanoscope.findings.declared import Advice, Finding, NoteFinding, Verdict
+from nanoscope.findings.declared import Advice, Finding, Verdict, notes_of
 from nanoscope.runs.run import Log, Run, Traits
 from nanoscope.views.terminal import print_report
 from nanoscope.views.terminal_page import Page
@@ -89,11 +89,7 @@ class Explanation(Shown):
 
     def print_to(self, page: Page) -> None:
         details = self._log.runs[-1].details if self._log.runs else None
-        notes: tuple[NoteFinding, ...] = ()
-        if details:
-            from nanoscope.findings.declared import note_findings
-
-            notes = note_findings(details.notes)
+        notes = notes_of(details.notes) if details else ()
         print_report(self._log, self.analyses, log_errors(self._log.errors), page, notes)
 
     def __repr__(self) -> str:

@@ -118,9 +118,9 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
     mismatches = reconcile(run, progress, timing.normal_step)
     errors = log_errors([error for error in log.errors if error.run in (None, run)]) if log else []
     return Analysis(
+        **vars(learning) | {"verdicts": verdicts},
         summary=summary,
         reading=_reading(run),
-        verdicts=verdicts,
         progress=progress,
         interruption=last_error if interrupted else None,
         timing=timing.normal_step,
@@ -130,14 +130,6 @@ def analyse(run: Run, options: Options | None = None, log: Log | None = None) ->
         phase_costs=timing.phase_costs,
         hidden_evaluations=timing.hidden,
         eta=eta,
-        train_loss=learning.train,
-        evals=learning.evals,
-        place=learning.place,
-        gap=learning.gap,
-        schedule=learning.schedule,
-        gradients=learning.gradients,
-        checkpoints=learning.checkpoints,
-        spikes=learning.spikes,
         mfu=mfu,
         achieved=None if mfu and mfu.achieved_tflops else achieved,
         mismatches=mismatches,
@@ -157,7 +149,7 @@ def _completed(
         return verdicts
     if any(verdict.lasts and not verdict.harmless for verdict in verdicts):
         return verdicts
-    train, evals = learning.train, learning.evals
+    train, evals = learning.train_loss, learning.evals
     val = evals.last_val if evals is not None and evals.metric == "loss" else None
     stderr = evals.stderr if evals is not None and val is not None else None
     first = None if summary.begins_mid_run or summary.steps_logged < 2 else train.first

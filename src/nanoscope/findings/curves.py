@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nanoscope.estimates import median, scatter
+from nanoscope.findings.declared import RunProgress, Schedule
 from nanoscope.findings.evidence import Points, in_blocks, noise_of
 from nanoscope.messages import Epoch
 from nanoscope.runs.run import Evaluation, Run
@@ -50,6 +51,11 @@ class Curve:
         return median(near) if len(near) >= 3 else None
 
     @cached_property
+    def end(self) -> float:
+        """The median of the last lines."""
+        return median(self.values[-max(1, min(len(self.values) // 10, 50)) :])
+
+    @cached_property
     def noise(self) -> float | None:
         """The scatter of single lines around their own trend."""
         return scatter(self.values[len(self.values) // 2 :]) if len(self.values) >= 8 else None
@@ -64,16 +70,36 @@ class Evidence:
     """All that is known about how a run learns."""
 
     run: Run
-    curve: Curve
-    evals: list[Evaluation]  # finite, of the metric printed last, with rising steps
+    progress: RunProgress
+    schedule: Schedule | None = None
 
-    @classmethod
-    def of(cls, run: Run) -> "Evidence":
+    @cached_property
+    def curve(self) -> Curve:
+        return Curve.of_training(self.run)
+
+    @cached_property
+    def evals(self) -> list[Evaluation]:
+        """Those that are finite, of the metric printed last, with rising steps."""
         evals: list[Evaluation] = []
-        for e in run.evals:
-            if math.isfinite(e.val) and e.metric == run.evals[-1].metric and (not evals or e.step > evals[-1].step):
+        for e in self.run.evals:
+            is_later = not evals or e.step > evals[-1].step
+            if is_later and math.isfinite(e.val) and e.metric == self.run.evals[-1].metric:
                 evals.append(e)
-        return cls(run, Curve.of_training(run), evals)
+        return evals
+
+    @cached_property
+    def vocabulary(self) -> int | None:
+        said = self.run.config.get("vocab_size")
+        return said if isinstance(said, int) and said > 1 else None
+
+    @property
+    def uniform(self) -> float | None:
+        """The loss of guessing."""
+        return math.log(self.vocabulary, 2 if self.run.loss_in_bits else math.e) if self.vocabulary else None
+
+    @property
+    def warming_up(self) -> bool:
+        return self.schedule is not None and self.schedule.stage == "warmup"
 
     @cached_property
     def val(self) -> Points:
@@ -122,6 +148,12 @@ class Evidence:
     @property
     def last_step(self) -> int:
         return max([*self.run.steps.step[-1:], *(e.step for e in self.evals[-1:])], default=0)
+
+    @property
+    def trained(self) -> int:
+        """Steps from the first line to the last."""
+        steps = self.run.steps.step
+        return steps[-1] - steps[0] if steps else 0
 
     @property
     def covered(self) -> float:

@@ -6,6 +6,7 @@ They are plain Python, and are tested by themselves on made-up curves whose trut
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from nanoscope.estimates import median, scatter
 from nanoscope.findings.numbers import mean, standard_error
@@ -14,6 +15,8 @@ from nanoscope.paired import t_quantile
 ROUNDING = 5e-5  # of losses printed with four decimals
 SURE, LIKELY = 0.01, 0.05  # how often chance alone may look like a difference
 FEWEST_WINDOWS = 8
+KNOWN_FREEDOM = 6  # degrees of freedom, for what the noise is known to be besides what a fit leaves
+MOST_SHARED = 0.7  # correlation of neighbours
 FEW_FOR_SCATTER = 8  # from fewer values, their scatter is not known well enough to rely on
 
 
@@ -111,6 +114,40 @@ def rise_since_best(points: Points) -> Estimate:
         around = points.values[best : best + 1]
     lowest = level(around, points.sigma)
     return level(after, points.sigma) - lowest
+
+
+def turned(points: Points) -> float:
+    """How many standard errors say that a curve rises again after its best value.
+
+    Two curves are fitted: one that only falls, and one that falls to the best value and rises from there. What the
+    second explains better is held against what it leaves unexplained, so the noise is that of all values, and that the
+    best one is low by chance counts for both. Where neighbours share their noise, a fit follows it: the correlation
+    that is left is too small by about 3/√n.
+    """
+    values, after, count = points.values, points.best + 1, len(points)
+    fitted = falling(values[:after]) + falling(values[after:][::-1])[::-1]
+    left = [value - fit for value, fit in zip(values, fitted, strict=True)]
+    unexplained = sum(error**2 for error in left)
+    gained = sum((value - fit) ** 2 for value, fit in zip(values, falling(values), strict=True)) - unexplained
+    freedom = sum(map(bool, left)) - len({fit for fit, error in zip(fitted, left, strict=True) if error}) / 2
+    variance = (unexplained + KNOWN_FREEDOM * points.sigma**2) / (freedom + KNOWN_FREEDOM)
+    shared = sum(a * b for a, b in pairwise(left)) / unexplained + 3 / math.sqrt(count) if unexplained else 0.0
+    shared = min(MOST_SHARED, max(0.0, shared))
+    if gained <= 0 or not variance:
+        return 0.0 if gained <= 0 else math.inf
+    return math.sqrt(gained / variance * (1 - shared) / (1 + shared))
+
+
+def falling(values: Sequence[float]) -> list[float]:
+    """The nearest curve that never rises: values that do are replaced by their mean (pool adjacent violators)."""
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        total, count = value, 1
+        while blocks and blocks[-1][0] * count <= total * blocks[-1][1]:
+            before, more = blocks.pop()
+            total, count = total + before, count + more
+        blocks.append((total, count))
+    return [total / count for total, count in blocks for _ in range(count)]
 
 
 def flat_end(points: Points, at_least: int, least_share: float, most_per_doubling: float) -> Points | None:

@@ -4,88 +4,65 @@ import math
 from array import array
 
 from nanoscope.estimates import median
+from nanoscope.findings.curves import Evidence
 from nanoscope.findings.declared import (
     GradientExplosion,
     GradientNorm,
     GradientNotFinite,
-    GradientVanishing,
     ScaleCollapse,
-    Schedule,
-    Verdict,
 )
 from nanoscope.findings.numbers import is_printed
 from nanoscope.runs.run import NOT_FINITE, Run
 
 FEWEST = 20  # lines
 MANY_TIMES, HIGH = 20.0, 10.0  # an explosion: that many times the usual norm, and that high
-FEW_TIMES = 1e-3  # a vanished gradient: that share of the usual norm
 SHARE_NOT_FINITE = 0.2  # fewer are the overflows that a loss scaler skips
 COLLAPSED = 2**8  # times lower than before
 
 
 def analyse_gradients(run: Run) -> GradientNorm | None:
     """The usual and the highest norm, and the share of the printed steps that were clipped."""
-    steps, norms = _finite(run) if is_printed(run.steps.grad_norm) else ([], [])
+    steps, norms = _finite(run)
     if len(norms) < FEWEST:
         return None
     highest = max(norms)
     clip = run.config.get("grad_clip")
-    limit = float(clip) if isinstance(clip, int | float) and not isinstance(clip, bool) and clip > 0 else None
+    limit = float(clip) if isinstance(clip, int | float) and clip > 0 else None
     share = sum(norm > limit for norm in norms) / len(norms) if limit else None
     return GradientNorm(median(norms), highest, steps[norms.index(highest)], limit, share)
 
 
-def judge_gradients(run: Run, schedule: Schedule | None) -> list[Verdict]:
-    """Verdicts on the gradient norm and the loss scale, gravest first."""
-    if not is_printed(run.steps.grad_norm):
-        return [verdict for verdict in (_scale_collapse(run),) if verdict is not None]
-    found = [_not_finite(run), _explosion(run), _vanishing(run, schedule), _scale_collapse(run)]
-    return [verdict for verdict in found if verdict is not None]
-
-
-def _not_finite(run: Run) -> GradientNotFinite | None:
-    norms = run.steps.grad_norm
-    lines, count = sum(norm == norm for norm in norms), norms.count(NOT_FINITE)
-    if count < 3:
+def not_finite(evidence: Evidence) -> GradientNotFinite | None:
+    run = evidence.run
+    norms = [norm for norm in run.steps.grad_norm if norm == norm]
+    count = norms.count(NOT_FINITE)
+    at_the_end = norms[-3:] == 3 * [NOT_FINITE]
+    if count < 3 or not (at_the_end or count > SHARE_NOT_FINITE * len(norms)):
         return None
-    last = [norm for norm in norms[-10:] if norm == norm][-3:]
-    at_the_end = len(last) == 3 and min(last) == NOT_FINITE
-    if not at_the_end and count <= SHARE_NOT_FINITE * lines:
-        return None
-    first = run.steps.step[norms.index(NOT_FINITE)]
-    return GradientNotFinite(first, count, lines, confidence="sure" if at_the_end else "likely")
+    first = run.steps.step[run.steps.grad_norm.index(NOT_FINITE)]
+    return GradientNotFinite(first, count, len(norms), confidence="sure" if at_the_end else "likely")
 
 
-def _explosion(run: Run) -> GradientExplosion | None:
-    steps, norms = _finite(run)
+def explosion(evidence: Evidence) -> GradientExplosion | None:
+    steps, norms = _finite(evidence.run)
     if len(norms) < FEWEST:
         return None
-    tail = max(3, len(norms) // 20)
-    usual, now = median(norms[len(norms) // 10 : -tail]), median(norms[-tail:])
+    begin, tail = len(norms) // 10, max(3, len(norms) // 20)
+    usual, now = median(norms[begin:-tail]), median(norms[-tail:])
     if now < max(MANY_TIMES * usual, HIGH):
         return None
-    first = next(i for i in range(len(norms) // 10, len(norms)) if norms[i] > MANY_TIMES / 2 * usual)
+    first = next(i for i in range(begin, len(norms)) if norms[i] > MANY_TIMES / 2 * usual)
     return GradientExplosion(steps[first], usual, now, confidence="likely")
-
-
-def _vanishing(run: Run, schedule: Schedule | None) -> GradientVanishing | None:
-    _, norms = _finite(run)
-    if len(norms) < FEWEST or (schedule is not None and schedule.stage == "ended"):
-        return None
-    before, after = median(norms[: len(norms) // 2]), median(norms[-max(3, len(norms) // 10) :])
-    return GradientVanishing(before, after, confidence="hint") if after < FEW_TIMES * before else None
 
 
 def _finite(run: Run) -> "tuple[array[int], array[float]]":
     norms = run.steps.grad_norm
-    if all(map(math.isfinite, norms)) and min(norms, default=0.0) >= 0:
-        return run.steps.step, norms
-    kept = array("q", (index for index, norm in enumerate(norms) if 0 <= norm < math.inf))
+    kept = array("q", (index for index, norm in enumerate(norms) if 0 <= norm < math.inf) if is_printed(norms) else ())
     return array("q", (run.steps.step[i] for i in kept)), array("d", (norms[i] for i in kept))
 
 
-def _scale_collapse(run: Run) -> ScaleCollapse | None:
-    series = run.series.get("loss_scale")
+def scale_collapse(evidence: Evidence) -> ScaleCollapse | None:
+    series = evidence.run.series.get("loss_scale")
     if series is None or len(series.values) < 4:
         return None
     values = series.values

@@ -1,11 +1,12 @@
 """Learning: the losses as numbers, and the one place where all evidence about them is weighed."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from nanoscope.estimates import median
-from nanoscope.findings import breakdown, trend
-from nanoscope.findings.curves import Curve, Evidence, numbered
+from nanoscope.findings import breakdown, gradients, trend
+from nanoscope.findings.curves import Evidence, numbered
 from nanoscope.findings.declared import (
     Checkpoints,
     Evaluations,
@@ -13,6 +14,7 @@ from nanoscope.findings.declared import (
     GradientNorm,
     LossPlace,
     LossSpike,
+    NonFinite,
     Overfitting,
     Plateau,
     RunProgress,
@@ -22,10 +24,8 @@ from nanoscope.findings.declared import (
     TooShort,
     TrainLoss,
     Verdict,
-    Worsening,
 )
 from nanoscope.findings.evidence import noise_of
-from nanoscope.findings.gradients import analyse_gradients, judge_gradients
 from nanoscope.findings.numbers import common_gap
 from nanoscope.findings.schedule import analyse_schedule
 from nanoscope.findings.timing import Timing
@@ -39,9 +39,9 @@ CHARACTER_VOCABULARY = 256  # up to so many tokens, a token is a character (or b
 
 @dataclass(eq=False, repr=False)
 class Learning:
-    """The findings about learning."""
+    """The findings about learning, by their names in `Analysis`."""
 
-    train: TrainLoss
+    train_loss: TrainLoss
     evals: Evaluations | None
     place: LossPlace | None
     gap: Gap | None
@@ -52,114 +52,90 @@ class Learning:
     spikes: tuple[LossSpike, ...]
 
 
+# Gravest first.
+CHECKS: Sequence[Callable[[Evidence], Verdict | None]] = (
+    breakdown.non_finite,
+    breakdown.diverged,
+    breakdown.not_learning,
+    gradients.not_finite,
+    gradients.explosion,
+    gradients.scale_collapse,
+    breakdown.repeated_batches,
+    trend.past_its_best,
+    trend.memorising,
+    breakdown.damaged_start,
+    trend.leak,
+)
+
+
 def analyse_learning(run: Run, progress: RunProgress, timing: Timing, eval_interval: int | None) -> Learning:
     """Everything about the losses of a run."""
-    evidence = Evidence.of(run)
-    train = _train_loss(run, evidence.curve)
-    schedule = analyse_schedule(run, progress)
-    verdicts = _weigh(evidence, train, schedule, progress)
+    evidence = Evidence(run, progress, analyse_schedule(run, progress))
+    verdicts = _verdicts(evidence)
     about_gap = any(isinstance(verdict, Overfitting | Stalled) for verdict in verdicts)
     last_saved = numbered(run, [run.checkpoints[-1].step])[0] if run.checkpoints else None
     return Learning(
-        train=train,
-        evals=_evaluations(run, timing, eval_interval),
+        train_loss=_train_loss(evidence),
+        evals=_evaluations(evidence, timing, eval_interval),
         place=_place(run),
         gap=None if about_gap else trend.gap(evidence),
         checkpoints=Checkpoints(len(run.checkpoints), last_saved, timing.checkpoint_cost_s),
-        schedule=schedule,
-        gradients=analyse_gradients(run),
+        schedule=evidence.schedule,
+        gradients=gradients.analyse_gradients(run),
         verdicts=verdicts,
         spikes=breakdown.spikes(evidence.curve),
     )
 
 
-def _weigh(
-    evidence: Evidence, train: TrainLoss, schedule: Schedule | None, progress: RunProgress
-) -> tuple[Verdict, ...]:
+def _verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
     """The verdicts, gravest first. Where a grave one lasts, the run is not called improving or flat as well."""
-    run, uniform = evidence.run, train.uniform_loss
-    bad = breakdown.non_finite(run)
-    if bad is not None and bad.from_start:
-        return (bad,)
-    stuck = breakdown.not_learning(evidence, schedule, uniform)
-    gradients = judge_gradients(run, schedule)
-    broken = breakdown.diverged(evidence, uniform)
-    grave: list[Verdict | None] = [bad, broken, stuck, *gradients]
-    repeated = breakdown.repeated_batches(evidence)
-    if repeated is not None:
-        grave.append(repeated)
-    elif stuck is None:
-        past = trend.past_its_best(evidence, progress)
-        grave += [None if broken and isinstance(past, Worsening) else past]
-        grave += [trend.memorising(evidence, train, progress)]
-    damaged = breakdown.damaged_start(evidence, uniform)
-    found = [verdict for verdict in (*grave, damaged, trend.leak(evidence, progress)) if verdict is not None]
+    found: list[Verdict] = []
+    for check in CHECKS:
+        verdict = check(evidence)
+        if isinstance(verdict, NonFinite) and verdict.from_start:
+            return (verdict,)
+        if verdict is not None and not any(isinstance(other, verdict.unless) for other in found):
+            found.append(verdict)
     if not any(verdict.lasts for verdict in found):
-        trained = _trained(evidence)
-        judged = None
-        if not _too_short(evidence, trained):
-            judged = trend.direction(evidence, schedule, progress)
+        few = evidence.trained + 1 < FEW_STEPS and evidence.run.unit == "step"  # an epoch is many steps
+        too_short = (few or len(evidence.curve.steps) < FEW_RECORDS) and len(evidence.evals) < 3
+        judged = None if too_short else trend.direction(evidence)
         if isinstance(judged, Plateau | ScheduleEnded):
-            judged = breakdown.only_frequencies(evidence, uniform) or judged
-        warming_up = schedule is not None and schedule.stage == "warmup"
-        found.append(judged or TooShort(trained, warming_up, confidence="sure"))
+            judged = breakdown.only_frequencies(evidence) or judged
+        steps = evidence.trained + bool(evidence.run.steps)
+        found.append(judged or TooShort(steps, evidence.warming_up, confidence="sure"))
     return tuple(found)
 
 
-def _trained(evidence: Evidence) -> int:
-    steps = evidence.run.steps.step
-    return steps[-1] - steps[0] + 1 if steps else 0
-
-
-def _too_short(evidence: Evidence, trained: int) -> bool:
-    """Whether there are too few lines; an epoch is many steps."""
-    few = trained < FEW_STEPS and evidence.run.unit == "step"
-    return (few or len(evidence.curve.steps) < FEW_RECORDS) and len(evidence.evals) < 3
-
-
-def _train_loss(run: Run, curve: Curve) -> TrainLoss:
-    vocab = run.config.get("vocab_size")
-    vocab = vocab if isinstance(vocab, int) and vocab > 1 else None
-    uniform = math.log(vocab, 2 if run.loss_in_bits else math.e) if vocab else None
-    values = curve.values
-    if not values:
-        return TrainLoss(
-            None, None, None, None, None, False, run.loss_is_average, None, None, vocab, uniform, None
-        )  # fmt: skip
-    smoothed = median(values[-max(1, min(len(values) // 10, 50)) :])
-    begins = run.steps.step[0] <= 1
-    last = run.steps.loss[-1]
-    in_nats = run.is_language_model is True
-    return TrainLoss(
-        first=values[0],
+def _train_loss(evidence: Evidence) -> TrainLoss:
+    run, curve, uniform = evidence.run, evidence.curve, evidence.uniform
+    found = TrainLoss(run.loss_is_average, evidence.vocabulary, uniform)
+    if not curve.values:
+        return found
+    first, last, end = curve.values[0], run.steps.loss[-1], curve.end
+    at_beginning = run.steps.step[0] <= 1 and uniform and run.is_language_model
+    return replace(
+        found,
+        first=first,
         last=last if math.isfinite(last) else None,
-        min=min(values),
-        smoothed_last=smoothed,
+        min=min(curve.values),
+        smoothed_last=end,
         noise=curve.noise,
-        moved=abs(values[0] - smoothed) > 3 * (curve.noise or 0.0) and values[0] != smoothed,
-        averaged=run.loss_is_average,
-        perplexity=_perplexity(smoothed, run) if in_nats else None,
-        bits_per_char=smoothed / (1 if run.loss_in_bits else math.log(2))
-        if in_nats and vocab and vocab <= CHARACTER_VOCABULARY
-        else None,
-        vocab_size=vocab,
-        uniform_loss=uniform,
-        first_is_uniform=abs(values[0] - uniform) < 0.07 * uniform if begins and uniform and in_nats else None,
+        moved=abs(first - end) > 3 * (curve.noise or 0.0) and first != end,
+        first_is_uniform=abs(first - uniform) < 0.07 * uniform if at_beginning and uniform else None,
+        **_other_units(end, evidence),
     )
 
 
-def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluations | None:
+def _evaluations(evidence: Evidence, timing: Timing, eval_interval: int | None) -> Evaluations | None:
+    run = evidence.run
     if not run.evals:
         return None
     metric = run.evals[-1].metric
     evals = [e for e in run.evals if e.metric == metric]
-    best = min((e for e in evals if math.isfinite(e.val)), key=lambda e: e.val, default=None)
-    last = evals[-1]
-    vocab = run.config.get("vocab_size")
-    in_nats = metric == "loss" and run.is_language_model is True
-    characters = in_nats and isinstance(vocab, int) and 1 < vocab <= CHARACTER_VOCABULARY
+    finite = [e for e in evals if math.isfinite(e.val)]
+    best, last = min(finite, key=lambda e: e.val, default=None), evals[-1]
     last_val = last.val if math.isfinite(last.val) else None
-    last_train = last.train_loss if last.train_loss is not None and math.isfinite(last.train_loss) else None
     return Evaluations(
         metric=metric,
         count=len(evals),
@@ -169,15 +145,24 @@ def _evaluations(run: Run, timing: Timing, eval_interval: int | None) -> Evaluat
         best_step=numbered(run, [best.step])[0] if best else None,
         first_val=evals[0].val if math.isfinite(evals[0].val) else None,
         last_val=last_val,
-        last_train=last_train,
+        last_train=last.train_loss if last.train_loss is not None and math.isfinite(last.train_loss) else None,
         last_step=numbered(run, [last.step])[0],
         stderr=last.stderr,
-        noise=noise_of([e.val for e in evals if math.isfinite(e.val)]),
-        perplexity=_perplexity(last_val, run) if in_nats and last_val is not None else None,
-        bits_per_char=last_val / (1 if run.loss_in_bits else math.log(2))
-        if characters and last_val is not None
-        else None,
+        noise=noise_of([e.val for e in finite]),
+        **_other_units(last_val if metric == "loss" else None, evidence),
     )
+
+
+def _other_units(loss: float | None, evidence: Evidence) -> dict[str, Any]:
+    """The number of equally likely tokens that a loss stands for, and its bits where a token is a character.
+
+    Most trainers print nats, fairseq base-2 logarithms.
+    """
+    if loss is None or not evidence.run.is_language_model:
+        return {"perplexity": None, "bits_per_char": None}
+    bits = loss if evidence.run.loss_in_bits else loss / math.log(2)
+    characters = evidence.vocabulary is not None and evidence.vocabulary <= CHARACTER_VOCABULARY
+    return {"perplexity": 2**bits if loss < 50 else None, "bits_per_char": bits if characters else None}
 
 
 def _place(run: Run) -> LossPlace | None:
@@ -188,16 +173,6 @@ def _place(run: Run) -> LossPlace | None:
         return None
     where = place_of(best.val, best.stderr, ladder)
     return LossPlace(best.val, best.step, best.stderr, where, ladder.train_tokens, ladder.sampled)
-
-
-def _perplexity(loss: float, run: Run) -> float | None:
-    """The number of equally likely tokens that a loss stands for."""
-    return 2 ** _bits(loss, run) if loss < 50 else None
-
-
-def _bits(loss: float, run: Run) -> float:
-    """A loss in bits; most trainers print nats, fairseq base-2 logarithms."""
-    return loss if run.loss_in_bits else loss / math.log(2)
 
 
 def eval_interval_of(run: Run) -> int | None:

@@ -31,7 +31,7 @@ IMPOSSIBLE = 1.05  # of a peak: beyond what a rounded peak explains
 SAME_PEAK = 0.15  # two peaks that differ by less are those of one device
 ATTENTION = 0.25  # of the arithmetic: what 6 × parameters leaves out
 LEAST_TFLOPS = 0.01  # less is not worth a line
-BLOCK, FEWEST_IN_BLOCK = 10, 3  # printed values, whose rounding averages out
+BLOCK, FEWEST_IN_BLOCK = 10, 3
 
 Outcome = Literal["ok", "other_device", "impossible", "unknown"]
 
@@ -65,9 +65,7 @@ class Mfu(OnDevice):
     achieved_tflops: float | None
     recomputed: float | None  # fraction of the peak of `device`
     lags: bool  # slow steps have pulled the printed moving average down
-    falls_at: int | None = None  # the first evaluation at which a printed moving average falls …
-    fell_from: float | None = None
-    fell_to: float | None = None
+    fell: tuple[int, float, float] | None = None  # the first evaluation at which a moving average falls, from and to
     begins_unmeasured: bool = False  # the first value printed is a placeholder
 
     @property
@@ -159,16 +157,18 @@ class Mfu(OnDevice):
         return None
 
     def falls(self) -> Said:
-        if self.falls_at is None or self.fell_from is None or self.fell_to is None:
+        if self.fell is None:
             return None
+        falls_at, before, after = self.fell
         return Message(
             "The printed MFU falls at evaluations (step {falls_at:plain}: from {before} to {after}) though training is "
             "no slower: it is a moving average, {kept} × the value before + {new} × that of the line, whose time "
             "includes the evaluation.",
             kept="0.9",
             new="0.1",
-            before=f"{100 * self.fell_from:.2f}%",
-            after=f"{100 * self.fell_to:.2f}%",
+            falls_at=falls_at,
+            before=f"{100 * before:.2f}%",
+            after=f"{100 * after:.2f}%",
         )
 
 
@@ -228,7 +228,6 @@ def analyse_mfu(
         outcome = "ok"
     elif settled and assumed and here.device and (here.peak_tflops or assumed_device):
         outcome = "other_device"
-    falls_at, fell_from, fell_to = _fall(run, slow) or (None, None, None)
     return Mfu(
         **vars(here),
         logged=median(measured) if measured else None,
@@ -240,9 +239,7 @@ def analyse_mfu(
         achieved_tflops=achieved,
         recomputed=None if share is not None and share > IMPOSSIBLE else share,
         lags=run.traits.mfu_is_moving_average and last < (1 - LAG) * (settled or 0.0) and len(measured) >= 5,
-        falls_at=falls_at,
-        fell_from=fell_from,
-        fell_to=fell_to,
+        fell=_fall(run, slow),
         begins_unmeasured=run.traits.mfu_is_moving_average and printed[0] == NOT_YET,
     )
 
@@ -272,10 +269,24 @@ def share_of_device(mfu: Mfu | None, achieved: Achieved | None) -> tuple[float |
 
 def _settled(run: Run, normal: NormalStep | None, measured: Sequence[float]) -> float | None:
     """The share that a normal step reaches."""
-    if not measured:
-        return None
-    work = _work_of_steps(run) if run.traits.mfu_is_moving_average and normal is not None else []
-    return median(work) / normal.typical_s if work and normal else median(measured)
+    work = _work_of_a_step(run) if run.traits.mfu_is_moving_average and normal is not None else None
+    return work / normal.typical_s if work and normal else median(measured) if measured else None
+
+
+def _work_of_a_step(run: Run) -> float | None:
+    """MFU × seconds, the same for all steps, out of the printed average: new = kept × old + (1 − kept) × MFU.
+
+    Lines count in blocks, in which their rounding averages out.
+    """
+    steps, times, printed = run.steps.step, run.steps.time_s, run.steps.mfu_pct
+    interval = common_gap(steps)
+    lines: list[tuple[float, float]] = []
+    for index in range(max(1, len(steps) - ENOUGH), len(steps)):
+        before, after, time_s = printed[index - 1], printed[index], times[index]
+        if steps[index] - steps[index - 1] == interval and before > 0 and after > 0 and 0 < time_s < math.inf:
+            lines.append(((after - KEPT * before) / 100, (1 - KEPT) / time_s))
+    blocks = [lines[i : i + BLOCK] for i in range(0, len(lines) - FEWEST_IN_BLOCK + 1, BLOCK)]
+    return median([sum(gained for gained, _ in b) / sum(weight for _, weight in b) for b in blocks]) if blocks else None
 
 
 def _fall(run: Run, slow: Sequence[SlowRecord]) -> tuple[int, float, float] | None:
@@ -287,26 +298,6 @@ def _fall(run: Run, slow: Sequence[SlowRecord]) -> tuple[int, float, float] | No
         if "evaluation" in record.causes and index and max(0.0, KEPT * before - ROUNDED_PCT) < after < before:
             return record.step, before / 100, after / 100
     return None
-
-
-def _work_of_steps(run: Run) -> list[float]:
-    """MFU × seconds, which is the work of a step, out of the printed average: new = kept × old + (1 − kept) × MFU."""
-    steps, times, printed = run.steps.step, run.steps.time_s, run.steps.mfu_pct
-    interval = common_gap(steps)
-    blocks: list[list[tuple[float, float]]] = [[]]
-    for index in range(max(1, len(steps) - ENOUGH), len(steps)):
-        before, after, time_s = printed[index - 1], printed[index], times[index]
-        follows = steps[index] - steps[index - 1] == interval
-        if not follows or not (before > 0 and after > 0 and 0 < time_s < math.inf):
-            blocks.append([])
-            continue
-        if len(blocks[-1]) == BLOCK:
-            blocks.append([])
-        blocks[-1].append((after - KEPT * before, (1 - KEPT) / time_s))
-    whole = [block for block in blocks if len(block) == BLOCK]
-    whole = whole or [block for block in blocks[-1:] if len(block) >= FEWEST_IN_BLOCK]
-    work = (sum(gained for gained, _ in block) / sum(weight for _, weight in block) / 100 for block in whole)
-    return [value for value in work if value > 0]
 
 
 # --- peaks ---

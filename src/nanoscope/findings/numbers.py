@@ -1,6 +1,5 @@
 """Statistics that the analyses share beyond those of estimates.py, in plain Python as well."""
 
-import math
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -70,12 +69,6 @@ def mean(values: Sequence[float], weights: Sequence[float] | None = None) -> flo
     if weights is None:
         return sum(values) / len(values)
     return sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
-
-
-def sample_deviation(values: Sequence[float]) -> float:
-    """The standard deviation that two or more values suggest."""
-    middle = mean(values)
-    return math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def common_gap(steps: "Sequence[int] | array[int]") -> int | None:

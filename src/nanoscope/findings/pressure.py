@@ -1,9 +1,8 @@
 """Verdicts about time and memory: slowing down, waiting for data, memory that grows."""
 
-from array import array
 from collections.abc import Sequence
 from itertools import pairwise
-from math import isfinite
+from math import inf
 from typing import Literal
 
 from nanoscope.estimates import median, percentile, scatter
@@ -12,7 +11,7 @@ from nanoscope.findings.numbers import mean, robust_sigma
 from nanoscope.findings.slow import finite_indices
 from nanoscope.findings.timing import Timing
 from nanoscope.messages import Message, Said
-from nanoscope.runs.run import Run, Series
+from nanoscope.runs.run import Run
 
 
 class SlowingDown(Verdict):
@@ -77,11 +76,9 @@ class MemoryGrowth(Verdict):
     )
 
 
-SLOWER = 0.10
-SURELY_SLOWER = 0.25
+SLOWER, SURELY_SLOWER = 0.10, 0.25
 FLAT = 0.03  # scatter of a stretch of equal steps, as a share
 SIGMAS, SURE_SIGMAS = 4.0, 12.0  # of the difference between the first and the last third
-MOST_LEVELS = 8
 FEWEST = 12  # normal records
 ENOUGH_RECORDS = 10
 WAITS, SURELY_WAITS = 0.20, 0.40  # of a step
@@ -103,106 +100,72 @@ def slowing_down(run: Run, timing: Timing) -> SlowingDown | None:
     values, normal = timing.normal_s, timing.normal_step
     if normal is None or run.format in SCHEDULED_WORK or len(values) < FEWEST or (normal.trend_share or 0.0) < SLOWER:
         return None
-    change = normal.trend_share or 0.0
-    third, sixth = len(values) // 3, len(values) // 6
+    third = len(values) // 3
     begin, end = values[:third], values[-third:]
     first, last = median(begin), median(end)
+    change = last / first - 1
     noise = ((robust_sigma(begin) ** 2 + robust_sigma(end) ** 2) / third) ** 0.5
-    beyond_noise = last - first > SIGMAS * noise and last > percentile(begin, 80) and percentile(end, 25) > first
-    still_slow = median(values[-max(3, sixth) :]) > (1 + SLOWER / 2) * first  # else the machine was busy for a while
-    if normal.clock_resolution_s and last - first < 2 * normal.clock_resolution_s:
+    noise = max(noise, (normal.clock_resolution_s or 0.0) / 2)
+    sigmas = (last - first) / noise if noise else inf
+    still_slow = (
+        median(values[-max(3, third // 2) :]) > (1 + SLOWER / 2) * first
+    )  # else the machine was busy for a while
+    if sigmas <= SIGMAS or last <= percentile(begin, 80) or not still_slow or _has_more_to_do(run, change):
         return None
-    if not beyond_noise or not still_slow or _has_more_to_do(run, change):
-        return None
-    jumps = _sudden_changes(values)
-    if len(jumps) > 1 and not any(speed > 0 for speed in run.steps.tok_s):
-        return None  # from one even level to the next, again and again: that is a schedule, not a machine
+    jump = _sudden_change(values, first, last)
     confidence: Confidence = "likely"
-    needed = SURE_SIGMAS if len(values) < 2 * FEWEST else SURE_SIGMAS / 2
-    if jumps or last - first < needed * noise:
+    if jump or sigmas < (SURE_SIGMAS if len(values) < 2 * FEWEST else SURE_SIGMAS / 2):
         confidence = "hint"
-    elif (
-        last - first > SURE_SIGMAS * noise
-        and change >= SURELY_SLOWER
-        and len(values) >= 3 * FEWEST
-        and not normal.jittery
-    ):
+    elif sigmas > SURE_SIGMAS and change >= SURELY_SLOWER and len(values) >= 3 * FEWEST and not normal.jittery:
         confidence = "sure"
-    since = run.steps.step[jumps[0] * len(run.steps) // len(values)] if len(jumps) == 1 else None
-    return SlowingDown(first, last, last / first - 1, since, run.unit, confidence=confidence)
+    since = run.steps.step[jump * len(run.steps) // len(values)] if jump else None
+    return SlowingDown(first, last, change, since, run.unit, confidence=confidence)
 
 
 def _has_more_to_do(run: Run, change: float) -> bool:
-    """Whether later steps take longer because batch or window grow by design."""
-    if run.config.get("window_grows"):
-        return True
-    times = run.steps.time_s
-    measured = finite_indices(times)
-    for rates in (run.steps.tok_s, () if run.traits.mfu_is_moving_average else run.steps.mfu_pct):
-        # Tokens a second × seconds = tokens; MFU × seconds = arithmetic, in units of the same peak.
-        work = array("d", (rates[i] * times[i] for i in measured if rates[i] > 0)) if rates else array("d")
-        third = len(work) // 3
-        if third and median(work[-third:]) / median(work[:third]) - 1 > 0.8 * change:
-            return True
-    return False
+    """Whether later steps take longer because they read more: tokens a second × seconds = tokens."""
+    speeds, times = run.steps.tok_s, run.steps.time_s
+    work = [speeds[i] * times[i] for i in finite_indices(times) if speeds[i] > 0]
+    third = len(work) // 3
+    return third > 0 and median(work[-third:]) / median(work[:third]) - 1 > 0.8 * change
 
 
-def _sudden_changes(values: Sequence[float]) -> list[int]:
-    """Where times jump from one even level to another, if they do nothing else; else nothing."""
+def _sudden_change(values: Sequence[float], first: float, last: float) -> int | None:
+    """Where times jump from one even level to another; None if they do not, or do something else as well."""
     width = max(3, len(values) // 300)
-    levels = [median(values[i : i + width]) for i in range(0, len(values) - width + 1, width)]
-    jumping = [abs(after - before) > SLOWER / 2 * before for before, after in zip(levels, levels[2:], strict=False)]
-    # Blocks i and i+2 differ: the jump is in block i+1 or at its edges.
-    stretches: list[tuple[int, int]] = []
-    begin = 0
-    for block, jumps in enumerate([*jumping, True], start=1):
-        if jumps:
-            stretches.append((begin, block if block <= len(jumping) else len(levels)))
-            begin = block + 1
-    stretches = [(a, b) for a, b in stretches if b > a]
-    parts = [values[a * width : b * width] for a, b in stretches]
-    even = all(len(part) >= 2 * width and robust_sigma(part) < FLAT * median(part) for part in parts)
-    return [a * width for a, _ in stretches[1:]] if even and len(parts) <= MOST_LEVELS else []
+    middle = (first + last) / 2
+    at = next(i for i in range(0, len(values), width) if median(values[i : i + width]) > middle)
+    parts = values[: max(0, at - width)], values[at + width :]
+    if any(len(part) < 2 * width or robust_sigma(part) >= FLAT * median(part) for part in parts):
+        return None
+    risen = median(parts[1][: 2 * width]) - median(parts[0][-2 * width :])
+    return at if risen > 0.8 * (last - first) else None
 
 
 def waiting_for_data(run: Run) -> WaitingForData | None:
     """The share of a step that its data had to be waited for."""
     waited = run.series.get("data_s")
     if waited is not None:
-        data, times = _waits_and_times(waited, run)
-        if len(data) < ENOUGH_RECORDS:
+        times = dict(zip(run.steps.step, run.steps.time_s, strict=True))
+        known = zip(waited.steps, waited.values, strict=True)
+        # Without the first, which fills the workers.
+        pairs = [(data, times[step]) for step, data in known if data >= 0 and times.get(step, 0.0) > 0][1:]
+        if len(pairs) < ENOUGH_RECORDS:
             return None
-        data_s, step_s = median(data), median(times)
-        records = len(data)
+        data_s, step_s = (median(column) for column in zip(*pairs, strict=True))
+        records = len(pairs)
         if data_s > step_s:  # the printed time leaves the waiting out
             step_s += data_s
-    elif run.phases.get("data") and run.phases.get("step"):
-        steps = max(1, run.steps.step[-1] - run.steps.step[0] + 1) if run.steps else 1
-        data_s = run.phases["data"] / steps
-        step_s = (run.phases["data"] + run.phases["step"]) / steps
-        records = steps
+    elif run.phases.get("data") and run.phases.get("step") and run.steps:
+        records = run.steps.step[-1] - run.steps.step[0] + 1
+        data_s = run.phases["data"] / records
+        step_s = data_s + run.phases["step"] / records
     else:
         return None
-    share = data_s / step_s if step_s else 0.0
+    share = data_s / step_s
     if share < WAITS or records < ENOUGH_RECORDS:
         return None
     return WaitingForData(data_s, step_s, share, records, confidence="sure" if share >= SURELY_WAITS else "likely")
-
-
-def _waits_and_times(waited: Series, run: Run) -> tuple[Sequence[float], Sequence[float]]:
-    """Waiting time and time of the steps that have both, without the first, which fills the workers."""
-    steps = run.steps
-    if (
-        waited.steps == steps.step
-        and min(waited.values) >= 0
-        and min(steps.time_s) > 0
-        and all(map(isfinite, steps.time_s))
-    ):
-        return waited.values[1:], steps.time_s[1:]
-    times = dict(zip(steps.step, steps.time_s, strict=True))
-    known = zip(waited.steps, waited.values, strict=True)
-    pairs = [(data, times[step]) for step, data in known if step in times and data >= 0 and times[step] > 0][1:]
-    return [data for data, _ in pairs], [time for _, time in pairs]
 
 
 def memory_growth(run: Run) -> MemoryGrowth | None:
@@ -210,21 +173,14 @@ def memory_growth(run: Run) -> MemoryGrowth | None:
     memory = run.series.get("memory_gb")
     if memory is None or len(memory.values) < ENOUGH_MEMORY_RECORDS:
         return None
-    levels = _levels(memory)
+    skipped = len(memory.steps) // 10  # in which a run finds its size
+    values = memory.values[skipped:]
+    levels = [median(values[a:b]) for a, b in pairwise(len(values) * edge // BLOCKS for edge in range(BLOCKS + 1))]
     changes = [after - before for before, after in pairwise(levels)]
     growth = levels[-1] / levels[0] - 1 if levels[0] > 0 else 0.0
-    noise = scatter(list(memory.values))
-    steady = min(changes) > 2 * noise / (len(memory.values) / BLOCKS) ** 0.5
+    steady = min(changes) > 2 * scatter(memory.values) / (len(memory.values) / BLOCKS) ** 0.5
     goes_on = changes[-1] >= 0.5 * mean(changes)  # a running maximum rises too, but less and less
-    if growth < GROWS or not steady or min(changes) <= 0 or not goes_on:
+    if growth < GROWS or not steady or not goes_on:
         return None
     confidence: Confidence = "likely" if growth >= SURELY_GROWS else "hint"
-    skipped = len(memory.steps) // 10
     return MemoryGrowth(levels[0], levels[-1], memory.steps[skipped], memory.steps[-1], growth, confidence=confidence)
-
-
-def _levels(memory: Series) -> list[float]:
-    """Typical memory in stretches of equal length, without the first tenth, in which a run finds its size."""
-    values = memory.values[len(memory.values) // 10 :]
-    edges = [len(values) * edge // BLOCKS for edge in range(BLOCKS + 1)]
-    return [median(values[a:b]) for a, b in pairwise(edges)]

@@ -5,6 +5,7 @@ from array import array
 from dataclasses import replace
 
 from nanoscope.findings.declared import RunProgress, Schedule
+from nanoscope.findings.declared.learning import Stage
 from nanoscope.findings.numbers import is_printed
 from nanoscope.runs.run import OWN_FORMAT, Run
 
@@ -34,14 +35,13 @@ def _printed(run: Run, rates: "array[float]") -> Schedule:
     now, highest = rates[-1], max(rates)
     earlier = rates[-max(2, len(rates) // 4)]
     warmup = _setting(run, *WARMUP_KEYS)
-    if now == 0 or now <= ENDED * highest:
-        return Schedule("ended", now, highest, None, printed=True)
     from_the_start = run.steps.step[0] <= max(1, 0.1 * run.steps.step[-1])
-    if now > RISING * earlier and now >= 0.999 * highest and rates[0] < now / 2 and from_the_start:
-        return Schedule("warmup", now, highest, int(warmup) if warmup else None, printed=True)
-    if now < 0.98 * highest:
-        return Schedule("decay", now, highest, None, printed=True)
-    return Schedule("constant", now, highest, None, printed=True)
+    stage: Stage = "constant" if now >= 0.98 * highest else "decay"
+    if now <= ENDED * highest:
+        stage = "ended"
+    elif now > RISING * earlier and now >= 0.999 * highest and rates[0] < now / 2 and from_the_start:
+        stage = "warmup"
+    return Schedule(stage, now, highest, int(warmup) if warmup and stage == "warmup" else None, printed=True)
 
 
 def _configured(run: Run, last: int, total_steps: int | None) -> Schedule | None:

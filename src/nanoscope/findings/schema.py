@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoscope.findings.analyse import Analysis, log_errors
-from nanoscope.runs.run import Doubt, Log
+from nanoscope.runs.run import Claim, Log
 
 SCHEMA = "nanoscope.explain/1"
 
@@ -34,10 +34,12 @@ def explain_json(log: Log, analyses: Sequence[Analysis]) -> dict[str, Any]:
     return plain(document)  # type: ignore[no-any-return]
 
 
-def _doubt(doubt: Doubt) -> dict[str, Any]:
+def _doubt(doubt: Claim) -> dict[str, Any]:
     """What the log does not settle."""
-    readings = [{"value": value, "why": why} for value, why in doubt.readings]
-    return {"field": doubt.name, "readings": readings, "refused": [{"value": v, "why": w} for v, w in doubt.refused]}
+    refused = [{"value": reading.size, "why": why} for reading, why in doubt.refused]
+    readings = [*(reading for reading, _ in doubt.refused), *doubt.readings]
+    said = [{"value": reading.size, "why": reading.why} for reading in readings]
+    return {"field": doubt.name, "readings": said, "refused": refused}
 
 
 def run_json(analysis: Analysis) -> dict[str, Any]:

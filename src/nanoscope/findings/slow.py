@@ -207,9 +207,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     steps, lands = run.steps.step, _evaluation_lands(run, measured)
     eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
     unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
-    free: Place | None = (
-        "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
-    )  # what no evaluation goes with
+    free: Place | None = "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
     # The records in which something besides training is known to happen.
     work: dict[Cause, set[int]] = {
         "startup": {measured[0]} if _is_opening(run, measured[0], interval) else set(),

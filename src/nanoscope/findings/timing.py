@@ -50,8 +50,6 @@ class NormalStep(Finding):
     mean_s: float
     steps: int
     trend_share: float | None  # change of the typical time from the first third to the last
-    first_third_s: float | None
-    last_third_s: float | None
     jittery: bool  # many steps are far above the typical one, without a cause in the log
     clock_resolution_s: float | None  # set if the spread is only the clock's own steps
     includes_evaluation: bool | None  # whether printed times include the evaluation; None: unknown
@@ -306,7 +304,6 @@ def _normal_step(
     tokens_per_step: int | None,
 ) -> NormalStep:
     typical = median(values)
-    first, last, trend = _trend(values)
     printed = _typical(speed for index in normal if (speed := run.steps.tok_s[index]) == speed)
     throughput = printed if printed is not None or not tokens_per_step else tokens_per_step / typical
     lands = records.evaluation_lands
@@ -317,9 +314,7 @@ def _normal_step(
         high_s=high,
         mean_s=mean_s,
         steps=len(values),
-        trend_share=trend,
-        first_third_s=first,
-        last_third_s=last,
+        trend_share=_trend(values),
         jittery=records.jittery,
         clock_resolution_s=_spread_of_clock(run, normal, high - low, records),
         includes_evaluation=None if run.traits.evaluation_in is None and lands is None else lands is not None,
@@ -338,13 +333,10 @@ def _spread_of_clock(run: Run, normal: Sequence[int], spread_s: float, records: 
     return records.clock_resolution_s if spread_s * covered <= CLOCK_TICKS * records.clock_resolution_s else None
 
 
-def _trend(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Typical time of the first and last third, and the change."""
+def _trend(values: Sequence[float]) -> float | None:
+    """The change of the typical time from the first third to the last."""
     third = len(values) // 3
-    if third < 4:
-        return None, None, None
-    first, last = median(values[:third]), median(values[-third:])
-    return first, last, last / first - 1
+    return median(values[-third:]) / median(values[:third]) - 1 if third >= 4 else None
 
 
 def slow_steps_normal(timing: Timing) -> SlowStepsNormal | None:

@@ -17,21 +17,22 @@ from nanoscope.findings.declared import (
     Overfitting,
     Plateau,
     RunProgress,
-    Schedule,
     ScheduleEnded,
     Stalled,
     TooShort,
-    TrainLoss,
     Unclear,
     Verdict,
     Worsening,
 )
 from nanoscope.findings.declared.learning import Measure
-from nanoscope.findings.evidence import Points, change, flat_end, in_blocks, rise_since_best
+from nanoscope.findings.evidence import Points, change, flat_end, in_blocks, rise_since_best, turned
 from nanoscope.runs.run import Evaluation
 
 SURE, LIKELY, HINT = 5.0, 3.0, 2.0  # sigmas
-TURNING: dict[Measure, float] = {"val": 1.5, "train": 3.0}  # sigmas above its best: no longer called improving
+# Standard errors of a turn (`evidence.turned`): no longer called improving; worse; overfitting, beside a training loss
+# that falls. Chosen on simulated runs (benchmarks/LOG.md, 'When a rise is seen').
+TURNING, TURNED, TURNED_BESIDE = 3.0, 5.0, 3.5
+FAR = 3.5  # standard errors of a difference of two evaluations: every one since is that much higher
 # A plateau is that many evaluations long, that share of the run, and its slope per doubling of the steps is known to
 # that share of the loss; the same for stretches of training lines, which say less.
 FLAT: dict[Measure, tuple[int, float, float]] = {"val": (5, 0.3, 0.025), "train": (12, 0.5, 0.01)}
@@ -48,28 +49,26 @@ SMALLEST_TEXT = math.log(16)  # what text of the poorest alphabet costs before a
 MANY_PASSES = 10
 
 
-def direction(evidence: Evidence, schedule: Schedule | None, progress: RunProgress) -> Verdict | None:
+def direction(evidence: Evidence) -> Verdict | None:
     """Improving, a plateau or neither, by the evaluations, or by the training lines where those are too few."""
     if len(evidence.val) >= 3 or evidence.has_stderr:
-        found = _judge("val", evidence.val, evidence, schedule, progress)
+        found = _judge("val", evidence.val, evidence)
         if not isinstance(found, Unclear) or len(evidence.val) >= FLAT["val"][0]:
             return found
     points = evidence.curve.points
     if len(points) < 6:
         return None
-    return _judge("train", points, evidence, schedule, progress)
+    return _judge("train", points, evidence)
 
 
-def _judge(
-    measure: Measure, points: Points, evidence: Evidence, schedule: Schedule | None, progress: RunProgress
-) -> Verdict:
+def _judge(measure: Measure, points: Points, evidence: Evidence) -> Verdict:
+    schedule, warming_up = evidence.schedule, evidence.warming_up
     recent = points.since(points.steps[-1] / 2)
     if len(recent) < 3:
         recent = points.part(-3)
     moved = change(recent)
     ended = schedule is not None and schedule.stage == "ended"
-    warming_up = schedule is not None and schedule.stage == "warmup"
-    enough = evidence.covered >= ENOUGH_OF_RUN and not _only_begun(progress)
+    enough = evidence.covered >= ENOUGH_OF_RUN and not _only_begun(evidence.progress)
     curve = in_blocks(points.steps, points.values, MOST_POINTS) if len(points) > MOST_POINTS else points
     flat = flat_end(curve, *FLAT[measure]) if enough and not warming_up else None
     if flat is not None and not ended:
@@ -81,7 +80,7 @@ def _judge(
         return Plateau(measure, level, flat.steps[0], since.value, since.error, count, confidence=confidence)
     gain = recent.values[0] - recent.values[-1]
     rise = rise_since_best(points)
-    turning = rise.sigmas > TURNING[measure]
+    turning = turned(points) > TURNING
     worth = WARMUP_SHARE * recent.values[-1] if warming_up else 0.0
     if moved.sigmas < -HINT and gain > worth and not turning and flat is None:
         strong = -moved.sigmas
@@ -118,11 +117,11 @@ def _stalled(evidence: Evidence, since: Points) -> Stalled | None:
     return Stalled(since.steps[0], moved.value, moved.error, best, then, apart, confidence="likely")
 
 
-def past_its_best(evidence: Evidence, progress: RunProgress) -> Overfitting | Worsening | None:
+def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
     """Validation that has risen since its best: overfitting if training loss falls on, else a run getting worse."""
     points = evidence.val
     if len(points) < 3:
-        return _far_apart(evidence, progress)
+        return _far_apart(evidence)
     best, last = points.best, evidence.evals[-1]
     if points.steps[best] == 0:
         return None  # worse than before training: see breakdown.damaged_start
@@ -135,11 +134,9 @@ def past_its_best(evidence: Evidence, progress: RunProgress) -> Overfitting | Wo
     if since == "level" and train is not None and then is not None:  # it falls hardly, but is far below by now
         falls = apart and train < then
     if after >= 2:
-        # The lowest of many values is low by chance, and noise that lasts looks like a rise: it has to climb steadily,
-        # or every value since has to be higher by far.
-        climbs = rise.sigmas > SURE and (after == 2 or change(points.part(best)).sigmas > SURE)
-        higher = min(points.values[best + 1 :]) - points.values[best] > LIKELY * math.sqrt(2) * points.sigma
-        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and (climbs or higher)
+        needed = TURNED_BESIDE if falls else TURNED
+        far = after > 2 and min(points.values[best + 1 :]) - points.values[best] > FAR * math.sqrt(2) * points.sigma
+        seen = rise.value > WORTH_SAYING * abs(points.values[best]) and (far or turned(points) > needed)
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train
         seen = after == 1 and wide and falls and rise.value > max(0.01 * points.values[best], 3 * points.sigma)
@@ -203,9 +200,9 @@ def _comes_back(points: Points) -> bool:
     return min(down) == down[-1] and fallen > max(WAY_BACK * (peak - lowest), 3 * math.sqrt(2) * points.sigma)
 
 
-def _far_apart(evidence: Evidence, progress: RunProgress) -> Overfitting | None:
+def _far_apart(evidence: Evidence) -> Overfitting | None:
     """With no history to see a turning point in, only a gap that no healthy run has speaks for itself."""
-    if not evidence.evals or _read_less_than_once(progress):
+    if not evidence.evals or _read_less_than_once(evidence.progress):
         return None
     last = evidence.evals[-1]
     train = evidence.train_at(last)
@@ -232,7 +229,7 @@ def gap(evidence: Evidence) -> Gap | None:
     return Gap(step, train, val, now / val, first_step, then)
 
 
-def leak(evidence: Evidence, progress: RunProgress) -> Leak | None:
+def leak(evidence: Evidence) -> Leak | None:
     """Validation well below training where both are measured alike, or no gap after many passes by a large model."""
     pairs = [(e.train_loss, e.val) for e in evidence.evals if e.train_loss is not None and e.step > 0]
     if len(pairs) < 3 or evidence.evals[-1].metric != "loss" or not evidence.losses_measured_alike:
@@ -243,7 +240,7 @@ def leak(evidence: Evidence, progress: RunProgress) -> Leak | None:
     if min(differences[-3:]) > 0 and easier > max(EASIER * val, 5 * evidence.val.sigma):
         return Leak(val, train, easier, len(pairs), None, confidence="hint")
     parameters, tokens = (evidence.run.config.get(key) for key in ("parameters", "train_tokens"))
-    passes = progress.passes_over_data
+    passes = evidence.progress.passes_over_data
     if isinstance(parameters, int | float) and isinstance(tokens, int | float) and passes is not None:
         closes = abs(median(differences[-3:])) < max(0.01 * val, 2 * evidence.val.sigma)
         if passes > MANY_PASSES and parameters > tokens and closes and val < 0.6 * evidence.evals[0].val:
@@ -251,16 +248,19 @@ def leak(evidence: Evidence, progress: RunProgress) -> Leak | None:
     return None
 
 
-def memorising(evidence: Evidence, train: TrainLoss, progress: RunProgress) -> Memorising | None:
+def memorising(evidence: Evidence) -> Memorising | None:
     """A loss below anything that unseen text could have, and no validation."""
-    passes = progress.passes_over_data
-    if train.smoothed_last is None or train.first is None or evidence.evals or not train.smoothed_last > 0:
+    values, passes = evidence.curve.values, evidence.progress.passes_over_data
+    if (
+        not values
+        or evidence.evals
+        or evidence.run.is_language_model is False
+        or _read_less_than_once(evidence.progress)
+    ):
         return None
-    if evidence.run.is_language_model is False or _read_less_than_once(progress):
-        return None
-    if passes is None and (not evidence.from_scratch or train.first < SMALLEST_TEXT):
+    if passes is None and (not evidence.from_scratch or values[0] < SMALLEST_TEXT):
         return None  # sums, moves or answers in a fixed form, not plain text: such a task can be known exactly
     limit = MEMORISED_AFTER_PASSES if passes is not None and passes > MANY_PASSES else MEMORISED
-    if train.smoothed_last >= limit:
+    if not 0 < evidence.curve.end < limit:
         return None
-    return Memorising(train.smoothed_last, passes, confidence="likely" if passes is None else "sure")
+    return Memorising(evidence.curve.end, passes, confidence="likely" if passes is None else "sure")

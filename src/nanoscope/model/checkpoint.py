@@ -61,7 +61,7 @@ class State(msgspec.Struct):
     model: ModelConfig
     scaler: Plain
     run: Plain
-    """What a resume compares with: seed, dataset fingerprint, evaluation."""
+    """What a resume compares with: dataset fingerprint, evaluation."""
     sha256: dict[str, str]
 
 

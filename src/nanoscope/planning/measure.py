@@ -1,15 +1,12 @@
-"""What a step takes, from a few seconds of real ones: `plan`, `tune` and `bench` measure with this.
-
-Each micro-batch and each update is timed by itself, so a long accumulation needn't be measured to its end.
-"""
+"""What a step takes, from a few seconds of real ones: `plan` and `tune` measure with this."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,7 +16,7 @@ import torch
 from nanoscope.config import TrainConfig, build
 from nanoscope.config_sources import Resolved
 from nanoscope.data.dataset import Dataset, TokenSplit, open_dataset
-from nanoscope.data.loader import Batch, BatchLoader
+from nanoscope.data.loader import Batch
 from nanoscope.data.tokenizer import dtype_for
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.model.checkpoint import TrainingState
@@ -28,7 +25,7 @@ from nanoscope.planning.request import with_shape_of_weights
 from nanoscope.planning.rig import Facts, Figures, Job
 from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, split
-from nanoscope.training.evaluate import Evaluator, open_loader
+from nanoscope.training.evaluate import Data, Evaluator
 from nanoscope.training.initial_model import initial_model
 from nanoscope.training.machine import choose_machine
 from nanoscope.training.pace import left_to_do
@@ -50,22 +47,12 @@ class Workplace:
         self.dataset = open_dataset(data) if data else random_tokens(vocab_size, config.block_size)
         self.weights = open_weights(config) if config.init_from != "scratch" else None
 
-    def set_up(self, config: TrainConfig) -> tuple[Engine, BatchLoader]:
-        """A new model with its engine and batches, as `train` would start with. The loader has to be closed."""
+    def set_up(self, config: TrainConfig) -> tuple[Engine, Data]:
+        """A new model with its engine and data, as `train` would start with. The data has to be closed."""
         torch.manual_seed(config.seed)
         model, config, _ = initial_model(config, self.dataset, self.machine, weights=self.weights)
-        return Engine(config, model, self.machine), open_loader(config, self.dataset, TrainingState(), self.machine)
-
-    def evaluator(self, engine: Engine, windows: int | None, *splits: Literal["train", "val"]) -> Evaluator:
-        """Of both splits, or of those named."""
-        return Evaluator(
-            {name: self.dataset.split(name) for name in splits or ("train", "val")},
-            block_size=engine.config.block_size,
-            windows=windows,
-            vocab_size=engine.plain_model.config.vocab_size,
-            machine=self.machine,
-            batch=engine.config.eval_batch_size,
-        )
+        data = Data(config, self.dataset, self.machine, model.config.vocab_size, TrainingState())
+        return Engine(config, model, self.machine), data
 
 
 def random_tokens(vocab_size: int, block_size: int) -> Dataset:
@@ -75,44 +62,31 @@ def random_tokens(vocab_size: int, block_size: int) -> Dataset:
     return Dataset(Path("random"), None, vocab_size, "random", {"train": split, "val": split})
 
 
-@dataclass
-class Timing:
-    """Seconds of each repetition, in order."""
+def measure(engine: Engine, next_batches: Callable[[], list[Batch]], seconds: float) -> tuple[float, int]:
+    """Train for about so many seconds, at least one step. Returns the seconds of a step and how many there were.
 
-    micro_batch: int
-    """Sequences of each micro-batch."""
-    passes: list[float] = field(default_factory=list)
-    """Forward and backward pass of a micro-batch."""
-    update: list[float] = field(default_factory=list)
-    data: list[float] = field(default_factory=list)
-    """Waiting for the batches of a step."""
-
-    def step_seconds(self, config: TrainConfig) -> float:
-        """The median step, with all of its micro-batches."""
-        count = config.sequences_per_step / self.micro_batch
-        return median(self.data) + count * median(self.passes) + median(self.update)
-
-
-def measure(engine: Engine, next_batches: Callable[[], list[Batch]], seconds: float) -> Timing:
-    """Train for about so many seconds, at least one step. Weights change.
-
-    The first step of an engine is slower, because it makes the optimizer's state: call this with 0 seconds before.
+    Each wait for data, micro-batch and update counts by its median, so a long accumulation needn't be measured to its
+    end. Weights change. The first step of an engine is slower, because it makes the optimizer's state: call this with 0
+    seconds before.
     """
-    found, most, step = Timing(engine.micro_batch), 2, 0
-    until = time.perf_counter() + seconds
-    while step == 0 or time.perf_counter() < until:
+    waits: list[float] = []
+    passes: list[float] = []
+    updates: list[float] = []
+    most, until = 2, time.perf_counter() + seconds
+    while not updates or time.perf_counter() < until:
         began = time.perf_counter()
         batches = next_batches()
-        found.data.append(time.perf_counter() - began)
+        waits.append(time.perf_counter() - began)
         whole = [part for part in split(batches, engine.micro_batch) if len(part[0]) == engine.micro_batch]
-        done = engine.step(whole[:most], step, learning_rate(step, engine.config), timed=True)
+        rate = learning_rate(len(updates), engine.config)
+        done = engine.step(whole[:most], len(updates), rate, timed=True)
         assert done is not None
         assert done.update_seconds is not None
-        found.passes += done.passes
-        found.update.append(done.update_seconds)
+        passes += done.passes
+        updates.append(done.update_seconds)
         most = max(2, int(ROUND_SHARE * seconds / median(done.passes)))
-        step += 1
-    return found
+    count = engine.config.sequences_per_step / engine.micro_batch
+    return median(waits) + count * median(passes) + median(updates), len(updates)
 
 
 def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
@@ -122,8 +96,8 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
     left = left_to_do(config, 0)
     config = replace(with_shape_of_weights(Resolved(config, "", typed={}, given=job.config)), init_from="scratch")
     place = Workplace(config, job.data, job.vocab_size)
-    engine, loader = place.set_up(config)
-    evaluator = place.evaluator(engine, config.eval_windows)
+    engine, data = place.set_up(config)
+    evaluator = data.evaluator
     began = time.perf_counter()
     fastest = engine.warm_up().fastest
     compiling = time.perf_counter() - began if engine.compiled else 0.0
@@ -133,15 +107,15 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
     if job.limit_seconds and not engine.compiled:  # else compiled for whole micro-batches
         most = int(job.limit_seconds * fastest.sequences / fastest.seconds)
         engine.micro_batch = min(engine.micro_batch, max(most, 1))
-    measure(engine, loader.next, 0.0)  # makes the optimizer's state
+    measure(engine, data.loader.next, 0.0)  # makes the optimizer's state
     device = place.machine.device
     crowded = 2 * peak_bytes(device) > available_bytes(device)
     yield Facts(device.type, str(place.machine.choice.device_name), used, startup, crowded)
     for seconds in questions:
-        timing = measure(engine, loader.next, seconds)
-        step, window = timing.step_seconds(config), window_seconds(evaluator, engine, seconds)
+        step, steps = measure(engine, data.loader.next, seconds)
+        window = window_seconds(evaluator, engine, seconds)
         run = compiling + left["step"] * step + left["eval"] * evaluator.windows * window
-        yield Figures(step, window, run, len(timing.update), timing.micro_batch, peak_bytes(device))
+        yield Figures(step, window, run, steps, engine.micro_batch, peak_bytes(device))
 
 
 def window_seconds(evaluator: Evaluator, engine: Engine, seconds: float) -> float:

@@ -1,6 +1,9 @@
 """A plan in words: a few lines, each about one question."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import asdict
 
 from nanoscope.messages import Message, joined
 from nanoscope.planning.plan import Plan
@@ -16,17 +19,16 @@ PHASES = {
 
 def lines(plan: Plan) -> Iterator[Message]:
     """The whole plan; lines that belong to the one before begin with spaces."""
+    known = _known(plan)
     mode = [] if plan.compiled is None else [Message("compiled") if plan.compiled else Message("eager")]
-    settings = joined(", ", [plan.dtype, *mode])
-    yield Message("{name} on {device}: {settings}", name=plan.name, device=plan.device_name, settings=settings)
+    yield Message("{name} on {device_name}: {settings}", **known, settings=joined(", ", [plan.dtype, *mode]))
     yield from _work(plan)
-    sizes = {"peak": short_bytes(plan.peak_bytes), "available": short_bytes(plan.available_bytes)}
     if not plan.fits:
-        yield Message("memory: does not fit: needs {peak}, has {available}", **sizes)
+        yield Message("memory: does not fit: needs {peak}, has {available}", **known)
     elif plan.measured:
-        yield Message("memory: {peak} of {available}, measured", **sizes)
+        yield Message("memory: {peak} of {available}, measured", **known)
     else:
-        yield Message("memory: {peak} of {available}, computed", **sizes)
+        yield Message("memory: {peak} of {available}, computed", **known)
     for split in plan.splits:
         yield Message(
             "  {batch:>9}  {peak:>8}  {verdict}",
@@ -35,65 +37,53 @@ def lines(plan: Plan) -> Iterator[Message]:
             verdict=Message("fits") if split.fits else Message("does not fit"),
         )
     if plan.seconds is not None:
-        yield Message("time: {range}", range=_range(plan))
+        yield Message("time: {range}", range=_range(known))
         for part in plan.parts:
-            yield Message(
-                "  {times:>9,} × {seconds:compact3}  {phase}",
-                times=part.times,
-                seconds=part.seconds,
-                phase=PHASES[part.phase],
-            )
-        yield Message("  {speed:count} tokens/s", speed=plan.tokens_per_second)
+            name = PHASES[part.phase]
+            yield Message("  {times:>9,} × {seconds:compact3}  {name}", **asdict(part), name=name)
+        yield Message("  {tokens_per_second:count} tokens/s", **known)
     if plan.mfu is not None and plan.peak_flops is not None:
-        yield Message(
-            "  MFU {mfu:.1%} of {peak:,.0f} GFLOPS ({source})",
-            mfu=plan.mfu,
-            peak=plan.peak_flops / 1e9,
-            source=plan.peak_source,
-        )
-    size, needed = short_bytes(plan.checkpoint_bytes), short_bytes(plan.disk_bytes)
-    yield Message("disk: up to {all} for checkpoints of {each}", all=needed, each=size)
+        gflops = plan.peak_flops / 1e9
+        yield Message("  MFU {mfu:.1%} of {gflops:,.0f} GFLOPS ({peak_source})", **known, gflops=gflops)
+    yield Message("disk: up to {all} for checkpoints of {each}", **known)
     for note in plan.notes:
         yield Message("note: {text}", text=note)
     for text in plan.advice:
         yield Message("advice: {text}", text=text)
 
 
+def _known(plan: Plan) -> dict[str, Any]:
+    """Its fields, and what follows from them."""
+    return {
+        **asdict(plan),
+        "iterations": plan.steps + plan.done,
+        "ratio": plan.tokens / plan.parameters,
+        "peak": short_bytes(plan.peak_bytes),
+        "available": short_bytes(plan.available_bytes),
+        "each": short_bytes(plan.checkpoint_bytes),
+        "all": short_bytes(plan.disk_bytes),
+    }
+
+
 def _work(plan: Plan) -> Iterator[Message]:
-    yield Message("model: {parameters:count} parameters ({recipe})", parameters=plan.parameters, recipe=plan.recipe)
-    total, steps = plan.tokens, plan.steps + plan.done
-    yield Message(
-        "tokens: {each:,} an iteration, {total:count} in {steps:,} iterations",
-        each=plan.tokens_per_step,
-        total=total,
-        steps=steps,
-    )
+    known = _known(plan)
+    yield Message("model: {parameters:count} parameters ({recipe})", **known)
+    yield Message("tokens: {tokens_per_step:,} an iteration, {tokens:count} in {iterations:,} iterations", **known)
     if plan.done:
-        yield Message("  {done:,} iterations are done, {left:,} are left", done=plan.done, left=plan.steps)
+        yield Message("  {done:,} iterations are done, {steps:,} are left", **known)
     if plan.epochs is None:
-        yield Message("  epochs: unknown, because {data} is not prepared", data=plan.data)
+        yield Message("  epochs: unknown, because {data} is not prepared", **known)
     else:
-        epochs, tokens = _number(plan.epochs), plan.train_tokens
-        yield Message(
-            "  {epochs} epochs of {data} ({tokens:count} tokens)", epochs=epochs, data=plan.data, tokens=tokens
-        )
+        yield Message("  {epochs:significant} epochs of {data} ({train_tokens:count} tokens)", **known)
     yield Message(
-        "  {ratio} tokens per parameter; about 20 is usual for the lowest loss at a given amount of compute",
-        ratio=_number(total / plan.parameters),
+        "  {ratio:significant} tokens per parameter; about 20 is usual for the lowest loss at a given amount of "
+        "compute",
+        **known,
     )
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
-
-
-def _range(plan: Plan) -> Message:
-    return Message(
-        "{seconds:compact} in all ({low:compact} to {high:compact})",
-        seconds=plan.seconds,
-        low=plan.seconds_low,
-        high=plan.seconds_high,
-    )
+def _range(known: dict[str, Any]) -> Message:
+    return Message("{seconds:compact} in all ({seconds_low:compact} to {seconds_high:compact})", **known)
 
 
 def table(plans: Sequence[Plan]) -> Iterator[Message]:
@@ -101,9 +91,11 @@ def table(plans: Sequence[Plan]) -> Iterator[Message]:
     yield from _work(plans[0])
     width = max(len(str(plan.device_name)) for plan in plans)
     for plan in plans:
-        needs = f"{short_bytes(plan.peak_bytes)} / {short_bytes(plan.available_bytes)}"
-        told = Message("no run on such a device is known") if plan.fits else Message("does not fit")
-        told = told if plan.seconds is None else _range(plan)
+        known = _known(plan)
+        why = Message("no run on such a device is known") if plan.fits else Message("does not fit")
         yield Message(
-            "{device}  {needs}  {told}", device=f"{plan.device_name!s:{width}}", needs=f"{needs:>19}", told=told
+            "{device}  {needs}  {told}",
+            device=f"{plan.device_name!s:{width}}",
+            needs=f"{'{peak} / {available}'.format(**known):>19}",
+            told=why if plan.seconds is None else _range(known),
         )

@@ -16,7 +16,6 @@ from nanoscope.data.loader import check_length
 from nanoscope.data.prepare import BPE_VOCAB_SIZE
 from nanoscope.errors import UsageError
 from nanoscope.model import ModelConfig
-from nanoscope.training.evaluate import evaluation_starts
 from nanoscope.training.initial_model import config_for_weights, new_shape
 from nanoscope.training.resume import continue_run, open_weights, resolve_init_from
 from nanoscope.training.run_folder import RunFolder
@@ -60,9 +59,9 @@ class Request:
     @property
     def eval_windows(self) -> int:
         """Of one evaluation, both splits together."""
-        most, size = self.config.eval_windows, self.config.block_size
+        most = self.config.eval_windows
         sizes = filter(None, (self.data.train_tokens, self.data.val_tokens))
-        return sum(len(evaluation_starts(tokens, size, most)) for tokens in sizes) or 2 * (most or 0)
+        return sum(min(most or tokens, (tokens - 1) // self.config.block_size) for tokens in sizes) or 2 * (most or 0)
 
 
 def understand(words: Sequence[str]) -> Request:

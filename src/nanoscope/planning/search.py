@@ -71,9 +71,12 @@ class Search(ABC):
     BETTER: Message
     WORSE: Message
 
-    def __init__(self, run: TrainConfig, report: Callable[[Message], None]) -> None:
+    def __init__(
+        self, run: TrainConfig, report: Callable[[Message], None], seconds: float, now: Callable[[], float]
+    ) -> None:
         self.run = self.best = run
-        self.report = report
+        self.report, self.now = report, now
+        self.deadline = now() + seconds
         self.findings: list[Finding] = []
         self.stopped: Message | None = None
 
@@ -100,9 +103,14 @@ class Search(ABC):
             if not finding.tried and finding.verdict != "unfinished":
                 self.findings.remove(finding)
 
+    def check_time(self) -> None:
+        if self.now() > self.deadline:
+            raise NoTimeLeftError
+
     def _answer(self, finding: Finding) -> None:
-        most, worth = 0.0, self.worth(finding.question)
+        most = 0.0
         for settings in self.changes(finding.question):
+            self.check_time()
             self.report(Message("trying {settings}", settings=flags(settings)))
             try:
                 gain = self.gain(replace(self.best, **settings), 0)
@@ -114,7 +122,7 @@ class Search(ABC):
                 break
             best, most = settings, gain
         finding.verdict = "nothing_better"
-        if most <= worth / 2:
+        if not finding.tried or most < (worth := self.worth(finding.question)):
             return
         finding.verdict = "unfinished"
         self.report(Message("confirming {settings}", settings=flags(best)))

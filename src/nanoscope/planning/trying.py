@@ -20,8 +20,9 @@ from nanoscope.data.find import find_dataset
 from nanoscope.messages import Message
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.planning.measure import Workplace
-from nanoscope.planning.search import NoTimeLeftError, Search, Settings, differences, flags
+from nanoscope.planning.search import Search, Settings, differences, flags
 from nanoscope.training.engine import Engine
+from nanoscope.training.evaluate import evaluation_starts
 
 QUESTIONS = "warm_up", "lower_rate", "higher_rate", "larger_batch", "smaller_batch", "dropout"
 FACTORS = {
@@ -71,16 +72,18 @@ class Arms:
 
     def train(self, config: TrainConfig, windows: int = 0) -> Outcome:
         """`windows`: 0 if only the time is wanted."""
-        self.engine, loader = self.place.set_up(config)
-        engine, guessing = self.engine, math.log(self.place.dataset.vocab_size)
+        self.engine, data = self.place.set_up(config)
+        engine, evaluator, guessing = self.engine, data.evaluator, math.log(self.place.dataset.vocab_size)
         times = []
-        with closing(loader):
+        with closing(data):
             for step in range(config.max_iters):
-                done = engine.step(loader.next(), step, learning_rate(step, config))
+                done = engine.step(data.loader.next(), step, learning_rate(step, config))
                 if not done or not done.finite:
                     return Outcome(guessing)
                 times.append(done.seconds)
-        found = self.place.evaluator(engine, windows, "val").evaluate(engine.plain_model) if windows else None
+        del evaluator.splits["train"]
+        evaluator.starts["val"] = evaluation_starts(len(evaluator.splits["val"]), config.block_size, windows)
+        found = evaluator.evaluate(engine.plain_model) if windows else None
         loss = found["val"].loss if found else 0.0
         return Outcome(loss if math.isfinite(loss) else guessing, median(times))
 
@@ -97,20 +100,21 @@ class Trials(Search):
         run: TrainConfig,
         report: Callable[[Message], None],
         advised: Iterable[str] = (),
-        deadline: float = math.inf,
+        seconds: float = math.inf,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(run, report)
-        self._train, self._deadline, self._advised = train, deadline, list(advised)
+        super().__init__(run, report, seconds, now)
+        self._train, self._advised = train, list(advised)
         self._losses: dict[str, float] = {}
         self.iters = self.confirmed_iters = run.max_iters
 
     def choose_length(self) -> None:
         """The longest trials that fit into the time, whole runs if possible. Short of time, not all is tried."""
-        whole, began = self.run.max_iters, time.monotonic()
+        whole, began = self.run.max_iters, self.now()
         arm = self._arm(replace(self.run, max_iters=PACE_ITERS), WINDOWS)
-        ready = time.monotonic()
+        ready = self.now()
         besides = ready - began - PACE_ITERS * arm.step_seconds  # setting up and the loss at the end: for each arm
-        fitting = min(((self._deadline - ready) / ARMS - besides) / arm.step_seconds, whole)
+        fitting = min(((self.deadline - ready) / ARMS - besides) / arm.step_seconds, whole)
         self.iters = min(max(int(fitting), FEWEST_ITERS), whole)
         self.confirmed_iters = min(LONGER * self.iters, whole)
 
@@ -153,8 +157,7 @@ class Trials(Search):
         return self._losses[key]
 
     def _arm(self, config: TrainConfig, windows: int = 0) -> Outcome:
-        if time.monotonic() > self._deadline:
-            raise NoTimeLeftError
+        self.check_time()
         return self._train(config, windows)
 
     def lines(self) -> Iterator[Message]:
@@ -190,15 +193,15 @@ class Trials(Search):
 
 def try_run(folder: Path, advised: Iterable[str], minutes: float, show: Callable[[Message, float], None]) -> Trials:
     """Train the trials of a run, in at most about so many minutes. Its folder is only read."""
-    began, run = time.monotonic(), resolve([str(folder)]).config
+    run = resolve([str(folder)]).config
     data = str(find_dataset(run.dataset, run.tokenizer, run=folder))
     # Compiling would take longer than it saves, once for each arm.
     run = replace(run, dataset=data, tokenizer="auto", compile=False, wandb_log=False, tensorboard=False)
 
     def report(text: Message) -> None:
-        show(text, min((time.monotonic() - began) / 60 / minutes, 1.0))
+        show(text, min(1 - (trials.deadline - trials.now()) / 60 / minutes, 1.0))
 
-    trials = Trials(Arms(run).train, run, report, advised, began + 60 * minutes)
+    trials = Trials(Arms(run).train, run, report, advised, 60 * minutes)
     trials.choose_length()
     try:
         trials.ask(QUESTIONS)

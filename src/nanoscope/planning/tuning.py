@@ -23,7 +23,7 @@ from nanoscope.errors import JobError, UsageError, why
 from nanoscope.files import write_atomically
 from nanoscope.messages import Message, printable
 from nanoscope.planning.rig import Rig
-from nanoscope.planning.search import NoTimeLeftError, Search, Settings, differences, flags
+from nanoscope.planning.search import Search, Settings, differences, flags
 from nanoscope.version import __version__
 
 QUESTIONS = "threads", "smaller_micro_batch", "larger_micro_batch", "dtype", "eval_batch", "compile"
@@ -52,9 +52,8 @@ class Tuner(Search):
         open_rig: Callable[[TrainConfig], Rig] = Rig,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(resolved.config, report)
-        self._typed, self._open, self._now = resolved.typed.keys(), open_rig, now
-        self._until = now() + 60 * minutes
+        super().__init__(resolved.config, report, 60 * minutes, now)
+        self._typed, self._open = resolved.typed.keys(), open_rig
         self._rigs: dict[str, Rig] = {}
 
     def tune(self) -> None:
@@ -62,7 +61,7 @@ class Tuner(Search):
         self.report(Message("measuring the settings as they are"))
         try:
             rig = self._rig(self.run)
-            self.facts, self.default_seconds = rig.facts, rig.measure(SECONDS)
+            self.facts, self.default = rig.facts, rig.measure(SECONDS)
             self.ask(QUESTIONS)
         except ChildError as error:
             raise JobError("the settings can't be measured here: {reason}", reason=error.text) from None
@@ -85,7 +84,7 @@ class Tuner(Search):
 
     def _candidates(self, question: str) -> Iterator[Settings]:
         config, used, on_cpu = self.best, self.facts.used, self.facts.device == "cpu"
-        iterations = config.max_iters * self.default_seconds.step
+        iterations = config.max_iters * self.default.step
         match question:
             case "threads" if on_cpu:
                 yield from ({"threads": used["threads"] >> halved} for halved in range(1, used["threads"].bit_length()))
@@ -95,14 +94,13 @@ class Tuner(Search):
                 yield from splits(config, [config.batch_size * times for times in (2, 4, 8, 16)])
             case "dtype" if on_cpu and config.dtype == "auto":
                 yield {"dtype": "float32" if used["dtype"] == "bfloat16" else "bfloat16"}
-            case "eval_batch" if 1 - iterations / self.default_seconds.run > EVAL_SHARE:
+            case "eval_batch" if 1 - iterations / self.default.run > EVAL_SHARE:
                 yield from ({"eval_batch_size": times * used["eval_batch_size"]} for times in (2, 4, 8))
             case "compile" if config.compile == "auto" and (used["compile"] or iterations > COMPILE_PAYS):
                 yield {"compile": not used["compile"]}
 
     def gain(self, changed: TrainConfig, pair: int) -> float:
-        if self._now() > self._until:
-            raise NoTimeLeftError
+        self.check_time()
         if pair:
             self._close()
         both, shares = (self.best, changed), []
@@ -144,9 +142,8 @@ class Tuner(Search):
         yield from super().lines()
 
     def document(self) -> dict[str, object]:
-        default = {key: getattr(self.default_seconds, key) for key in ("step", "window", "run")}
         about = {"schema": "nanoscope.tune/3", "summary": str(self.summary()), "facts": self.facts}
-        return {**about, "busy_cores": self.busy_cores, "default_seconds": default, **super().document()}
+        return {**about, "busy_cores": self.busy_cores, "default": self.default, **super().document()}
 
 
 def splits(config: TrainConfig, sizes: Iterable[int]) -> Iterator[Settings]:

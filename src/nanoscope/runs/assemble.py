@@ -13,15 +13,16 @@ import math
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from itertools import compress, count, islice, pairwise
 from operator import itemgetter, le, ne
 from typing import Any
 
-from nanoscope.runs.claims import Reading, Rows, middle, scaled, settle
+from nanoscope.runs.claims import Rows, middle, scaled, settle
 from nanoscope.runs.columns import Tables, missing
-from nanoscope.runs.meaning import Understanding, understand
+from nanoscope.runs.meaning import Meaning
 from nanoscope.runs.run import (
     LINE_BITS,
     MISSING,
@@ -30,6 +31,7 @@ from nanoscope.runs.run import (
     Evaluation,
     Log,
     LoggedError,
+    Reading,
     Run,
     SavedCheckpoint,
     Series,
@@ -41,16 +43,8 @@ from nanoscope.runs.surroundings import Event
 
 NAMES = ("step", "loss", "time_s", "lr", "grad_norm", "tok_s", "mfu_pct")  # the columns of `Steps`
 # By role of a column, the first that a row has: the name that it gets in a run.
-PRINTED = {name: name for name in ("lr", "grad_norm", "tok_s")} | {
-    "tok_s_each": "tok_s",
-    "mfu_pct": "mfu_pct",
-    "bar_left": "eta_s",
-    "eta_s": "eta_s",
-    "loss_scale": "loss_scale",
-    "memory_gb": "memory_gb",
-    "data_s": "data_s",
-    "lr_share": "lr_share",
-}
+SERIES = ("eta_s", "loss_scale", "memory_gb", "data_s", "lr_share")
+PRINTED = {name: name for name in (*NAMES[3:], *SERIES)} | {"tok_s_each": "tok_s", "bar_left": "eta_s"}
 SAME_VAL = 0.002
 INTERLEAVED_WITHIN_LINES = 60
 RECENT_STEPS = 3  # a step printed again within this many is a copy
@@ -82,9 +76,9 @@ _AVERAGE = re.compile(r"(?:avg|average|mean|running|smooth\w*) (?:train )?loss|l
 Track = dict[str, Any]  # the training rows of a log in the order of the file: arrays by name
 
 
-def _track(several: list[Rows]) -> Track:
+def _track(several: list[Rows], train: bool) -> Track:
     """The rows of several tables; what a table does not have is missing."""
-    parts = [_columns(rows) for rows in several]
+    parts = [_columns(rows, train) for rows in several]
     if len(parts) == 1:
         return parts[0]
     whole: Track = {name: array("q" if name in ("at", "step") else "d") for name in ("at", *NAMES, "total")}
@@ -99,13 +93,14 @@ def _chosen(track: Track, rows: Sequence[int]) -> Track:
     return {name: array(values.typecode, map(values.__getitem__, rows)) for name, values in track.items()}
 
 
-def _columns(rows: Rows) -> Track:
+def _columns(rows: Rows, train: bool) -> Track:
     """The columns of training rows, without rows that are none of training."""
-    table, steps, counted, size = rows.table, rows.steps or array("q"), rows.count, len(rows.table)
-    found: Track = {"at": table.at, "step": steps, "total": array("d", [rows.total or 0]) * size}  # 0: unknown
-    if counted and counted.totals:
-        found["total"] = array("d", (value if math.isfinite(value) else 0 for value in counted.totals.values))
-    if rows.loss and rows.trains:
+    assert rows.count is not None
+    table, steps, size = rows.table, rows.count.steps, len(rows.table)
+    found: Track = {"at": table.at, "step": steps, "total": array("d", [rows.count.total or 0]) * size}  # 0: unknown
+    if rows.count.totals:
+        found["total"] = array("d", (value if math.isfinite(value) else 0 for value in rows.count.totals.values))
+    if rows.loss and train:
         found["loss"] = rows.loss.values
     if rows.times:
         found["time_s"] = rows.times.values
@@ -142,7 +137,6 @@ class Placed:
     track: Track
     rows: "array[int]" = field(default_factory=lambda: array("q"))
     last: int = -1  # of its rows, the last in the file
-    recent_from: int = 0  # what is earlier does not count as recent
 
     def step(self, index: int) -> int:
         return int(self.track["step"][self.rows[index]])
@@ -197,13 +191,13 @@ class Placed:
 class Assembler:
     """Places what the rows and events of a log say."""
 
-    def __init__(self, found: Tables, meaning: Understanding) -> None:
+    def __init__(self, found: Tables, meaning: Meaning) -> None:
         self.found, self.meaning, trainer = found, meaning, meaning.trainer
         self.format, self.traits = (trainer.name, trainer.traits) if trainer else ("generic", Traits())
         self.means = trainer.means if trainer else {}
-        leading = meaning.training or [each for each in meaning.rows if each.evaluates and each.count]
+        leading = meaning.training or [rows for rows in meaning.evaluating if rows.count]
         self.main = max(leading, key=lambda each: len(each.table), default=None)
-        self.track = _track(leading)
+        self.track = _track(leading, bool(meaning.training))
         self.facts: dict[str, ConfigValue] = {}  # settings printed since the last run began; the next run gets them
         self.typed: set[str] = set()  # those given on a command line, which override a printed file
         self.placed: list[Placed] = []  # in order of appearance
@@ -218,29 +212,28 @@ class Assembler:
 
     def assemble(self) -> list[Run]:
         """All runs, in order of appearance."""
-        events = [event for event in self.found.events if event.kind in ("settings", "resume", "error")]
-        done = 0
-        for start, end in pairwise([*self._cuts(events), len(self.track["step"])]):
-            kinds = set()
-            for event in islice(events, done, None):
-                if event.at >= self.track["at"][start]:
-                    break
-                done += 1
+        begins: defaultdict[int, list[Event]] = defaultdict(list)  # what stands before a row and may begin a run
+        for event in self.found.events:
+            if event.kind in ("settings", "resume", "error"):
+                begins[bisect_left(self.track["at"], event.at)].append(event)
+        for start, end in pairwise([*self._cuts(begins.keys()), len(self.track["step"])]):
+            for event in begins[start]:
                 if event.kind == "settings":
                     event.what.add_to(self.facts, self.typed)
-                kinds.add("header" if event.kind == "settings" and event.what.begins else event.kind)
+            kinds = {event.kind for event in begins[start] if event.kind != "settings" or event.what.begins}
             if start >= self.until:
-                self._place(range(start, end), bool(kinds - {"settings"}), "resume" in kinds)
+                self._place(range(start, end), bool(kinds), "resume" in kinds)
         for each in self.placed:
             self._fill(each)
         self._place_around()
         return [each.run for each in self.placed if each.run.steps or each.run.evals]
 
-    def _cuts(self, events: Sequence[Event]) -> list[int]:
-        """Where a part begins: where steps stop rising or totals change, and behind lines that may begin a run."""
+    def _cuts(self, begins: Set[int]) -> list[int]:
+        """Where a part begins: where steps stop rising or totals change, or after lines that may begin a run."""
         steps, totals, size = self.track["step"], self.track["total"], len(self.track["step"])
-        falls = self.falls = [*compress(count(1), map(le, islice(steps, 1, None), steps))]
-        cuts = {0, *falls, *(bisect_left(self.track["at"], event.at) for event in events)} - {size}
+        falls = [*compress(count(1), map(le, islice(steps, 1, None), steps))]
+        self.ends = [*falls, size]  # of stretches that rise
+        cuts = {0, *falls, *begins} - {size}
         if falls:  # there may be two runs in turns
             cuts |= {i for i in range(2, size) if steps[i] - steps[i - 1] != steps[i - 1] - steps[i - 2]}
         return sorted(cuts.union(compress(count(1), map(ne, islice(totals, 1, None), totals))))
@@ -266,7 +259,6 @@ class Assembler:
             return new
         current = self.pieces[-1][1]
         if not boundary and (other := self._in_turn(current, part[0])):
-            other.recent_from = len(other.rows)
             return other
         extends, alike = current.fits_total(total) or resuming, current.has_about(step, loss)
         first, last = current.step(0), current.step(-1)
@@ -274,11 +266,11 @@ class Assembler:
             if resuming:
                 self._resume(current, part[0])
             return current
-        recent = current.rows[max(current.recent_from, len(current.rows) - RECENT_STEPS) :]
+        recent = current.rows[-RECENT_STEPS:]
         if not boundary and extends and any(self.track["step"][each] == step for each in recent):
             current.run.duplicates_dropped += 1
             return None
-        end = next((fall for fall in self.falls if fall > part[0]), len(self.track["step"]))
+        end = self.ends[bisect_right(self.ends, part[0])]
         few = len(current.rows) + end - part[0] <= MOST_QUOTED
         is_excerpt = few and not boundary and current.fits(range(part[0], end), self.abridged)
         again = extends and step > 1 and (resuming or (step > first and alike))
@@ -299,7 +291,6 @@ class Assembler:
         """Continue the run at a step, with the settings printed since it stopped."""
         run, step, times = placed.run, self.track["step"][row], self.main.times if self.main else None
         del placed.rows[placed.place_of(step) :]
-        placed.recent_from = len(placed.rows)
         run.resumed_at = [*(s for s in run.resumed_at if s < step), step]
         self.resumed.append((self.track["at"][row], run, step))
         run.config |= self.facts
@@ -310,18 +301,16 @@ class Assembler:
     def _in_turn(self, current: Placed, row: int) -> Placed | None:
         """Another run of the last lines that was expected to print this step, if the current one was not."""
         step, total, at = (self.track[name][row] for name in ("step", "total", "at"))
-        fits = current.fits_total(total)
         for other in reversed(self.placed[-4:]):
             lines = (at - self.track["at"][other.last]) >> LINE_BITS
-            is_next = lines < INTERLEAVED_WITHIN_LINES and step == self._expected(other)
-            ahead = not fits and step >= other.step(-1)
-            if other is not current and other.fits_total(total) and (is_next or ahead):
+            near = other is not current and lines < INTERLEAVED_WITHIN_LINES
+            if near and other.fits_total(total) and step == self._expected(other):
                 return other
         return None
 
     def _expected(self, placed: Placed) -> int | None:
         """The step that a run should print next: as far ahead as its last one, or as another run's."""
-        known = next((each for each in (placed, *reversed(self.placed)) if len(each.rows) > 1), None)
+        known = next((each for each in (placed, *reversed(self.placed[-4:])) if len(each.rows) > 1), None)
         return placed.step(-1) + known.step(-1) - known.step(-2) if known else None
 
     def _fill(self, placed: Placed) -> None:
@@ -329,7 +318,7 @@ class Assembler:
         run, track, rows = placed.run, self.track, placed.rows
         if self.main and (times := self.main.times):
             run.time_source, run.time_spans_steps, run.clock_resolution_s = times[1:]
-        if self.main and not self.main.trains:  # evaluations alone: they may tell the time of steps
+        if not self.meaning.training:  # evaluations alone: they may tell the time of steps
             rows = array("q", (row for row in rows if track["time_s"][row] == track["time_s"][row]))
         if rows != array("q", range(len(track["step"]))):  # else it is the only one, and may be very long
             track = _chosen(track, rows)
@@ -346,7 +335,7 @@ class Assembler:
     def _place_around(self) -> None:
         """Evaluations, then saves, ends and errors, in the order of the file."""
         self.leads = self.means.get("evaluation_printed") == "before" or self._evaluations_lead()
-        evaluating = [rows for rows in self.meaning.rows if rows.evaluates]
+        evaluating = [*(rows for rows in self.meaning.training if rows.val), *self.meaning.evaluating]
         places = [(at, rows, index) for rows in evaluating for index, at in enumerate(rows.table.at)]
         for at, rows, index in sorted(places, key=lambda place: place[0]):
             self._evaluate(rows, index, at)
@@ -369,7 +358,7 @@ class Assembler:
     def _evaluations_lead(self) -> bool:
         """Whether evaluations without a step are printed before the step that they belong to: those steps are then
         multiples of one interval."""
-        unnumbered = [rows for rows in self.meaning.rows if rows.evaluates and not rows.trains and not rows.count]
+        unnumbered = [rows for rows in self.meaning.evaluating if not rows.count]
         places, steps = sorted(at for rows in unnumbered for at in rows.table.at), self.track["step"]
         after = [bisect_left(self.track["at"], at) for at in places]
         if not after or (after[0] == 0 and steps[:1] == array("q", [0])):
@@ -401,7 +390,7 @@ class Assembler:
         if on_its_way or val != val or placed is None or not 0 <= (step or 0) < MOST_STEPS:
             return
         run = placed.run
-        if rows.repeats_val and run.evals and abs(run.evals[-1].val - val) < SAME_VAL:
+        if self.means.get("repeats_validation") and run.evals and abs(run.evals[-1].val - val) < SAME_VAL:
             return
         if step is None and after and (not self.leads or after == len(steps)):
             step = steps[after - 1] + self.leads
@@ -444,7 +433,8 @@ class Assembler:
 
     def _save(self, step: int, placed: Placed | None, last: int | None) -> None:
         if placed is None:
-            placed, last = self._placed_at(0), 0
+            steps = self.track["step"]  # a log that begins in the middle of a run says nothing about step 0
+            placed, last = self._placed_at(0), steps[0] if len(steps) > 1 and steps[0] > steps[1] - steps[0] else 0
         if placed is None or (step < 0 and placed.run.said_finished):  # the final model
             return
         counts_alike = step >= 0 and (last is None or step <= 2 * last + 2)
@@ -459,7 +449,7 @@ class Assembler:
         goes_on = placed.last >= 0 and self.track["at"][placed.last] > end.at
         claim = settle("finished", [Reading(goes_on, "a line of the log", "text", 1)], run)
         run.said_finished = run.said_finished or bool(claim.readings)
-        run.doubts += [claim.doubt()] if claim.refused and not goes_on else []
+        run.doubts += [claim] if claim.refused and not goes_on else []
         if run.steps and seconds and not goes_on and not any(time > 0 for time in run.steps.time_s):
             run.steps.time_s[-1] = seconds / max(1, run.steps.step[-1])
             run.time_source, run.time_spans_steps = "cumulative", True
@@ -480,14 +470,15 @@ class Assembler:
 # --- what the rows as a whole say about a run ---
 
 
-def _said_by_all(meaning: Understanding, language: bool) -> dict[str, Any]:
+def _said_by_all(meaning: Meaning, language: bool) -> dict[str, Any]:
     """What holds for every run of the log."""
-    training, tables = meaning.training, [rows.table for rows in meaning.rows if rows.trains or rows.evaluates]
+    rows, training = [*meaning.training, *meaning.evaluating], meaning.training
+    tables = [each.table for each in rows]
     unused = list(dict.fromkeys(name for table in tables for name in table.unused))
     labels = " | ".join({*(column.label for table in tables for column in table.columns), *map(label_of, unused)})
     said: dict[str, Any] = {"unit": meaning.unit, "steps_are_lines": meaning.steps_are_lines}
     traits = meaning.trainer.traits if meaning.trainer else Traits()
-    bits_per_byte = any(rows.metric == "bpb" for rows in meaning.rows if rows.evaluates)
+    bits_per_byte = any(each.metric == "bpb" for each in rows)
     if not traits.trains_language_models and _OTHER_TASK.search(labels):
         said["is_language_model"] = False
     elif traits.trains_language_models or bits_per_byte or _LANGUAGE.search(labels) or language:
@@ -525,7 +516,7 @@ def _tokens_per_step(rows: Rows) -> int | None:
     return round(tokens) if 1 <= tokens < math.inf else None
 
 
-def _settle(run: Run, meaning: Understanding) -> None:
+def _settle(run: Run, meaning: Meaning) -> None:
     """What the rows as a whole say about a run."""
     for key in run.traits.total_keys:  # a number that a step is above is no total
         said = run.config.get(key)
@@ -533,7 +524,7 @@ def _settle(run: Run, meaning: Understanding) -> None:
             del run.config[key]
     if run.is_language_model is None and "vocab_size" in run.config:
         run.is_language_model = True
-    epochs = meaning.epochs or run.config.get("epochs")
+    epochs = meaning.counters.epochs or run.config.get("epochs")
     if run.unit == "epoch" and isinstance(epochs, int):
         run.total_steps = run.total_steps or epochs
     for tokens in filter(None, map(_tokens_per_step, meaning.training)):
@@ -543,17 +534,17 @@ def _settle(run: Run, meaning: Understanding) -> None:
     run.doubts += meaning.doubts
     if claim.refused:
         run.steps.tok_s = missing(len(run.steps))
-        run.doubts.append(claim.doubt())
+        run.doubts.append(claim)
 
 
-def _shown(meaning: Understanding, found: Tables) -> dict[int, ShownLine]:
+def _shown(meaning: Meaning, found: Tables) -> dict[int, ShownLine]:
     """By line: its kind, and the step and the MFU that it shows."""
     shown: dict[int, ShownLine] = {}
-    for rows in meaning.rows:
+    for rows in (*meaning.training, *meaning.evaluating):
         mfu = rows.table.get("mfu_pct")
         for index, at in enumerate(rows.table.at):
             step = rows.steps[index] if rows.steps else None
-            line: ShownLine = ("step" if rows.trains else "eval", step, mfu.values[index] if mfu else None)
+            line: ShownLine = ("step" if rows in meaning.training else "eval", step, mfu.values[index] if mfu else None)
             shown.setdefault(at >> LINE_BITS, line)
     saved = (event.at >> LINE_BITS for event in found.events if event.kind == "saved")
     return {**dict.fromkeys(saved, ("checkpoint", None, None)), **shown}
@@ -565,7 +556,7 @@ def assemble(found: Tables, source: str, keep_rows: bool) -> Log:
     for event in found.events:
         if event.kind == "settings":
             event.what.add_to(settings, set())
-    meaning = understand(found, settings)
+    meaning = Meaning(found, settings)
     assembler = Assembler(found, meaning)
     runs = assembler.assemble()
     for run in runs:

@@ -14,6 +14,11 @@ _TQDM = re.compile(
     rf"(?P<at>[\d.]{{1,12}}[kM]?)/(?P<of>[\d.]{{1,12}}[kM]?) \[(?P<elapsed>{_CLOCK})<(?P<left>{_CLOCK}|\?)"
     r"(?:,\s{1,4}(?P<rate>[\d.]{1,12}|\?)\s?(?P<unit>[A-Za-z]{1,10}/[A-Za-z]{1,10}))?(?:,\s?(?P<postfix>[^\]]{0,600}))?\]?"
 )
+# '120it [03:20,  1.66s/it]' has no end.
+_ENDLESS = re.compile(
+    rf"(?P<before>[^\r]{{0,120}}?)\b(?P<at>\d{{1,12}})it \[(?P<elapsed>{_CLOCK})"
+    r"(?:,\s{1,4}(?P<rate>[\d.]{1,12}|\?)\s?(?P<unit>it/s|s/it))?(?:,\s?(?P<postfix>[^\]]{0,600}))?\]"
+)
 # Hugging Face in a notebook: '[ 500/1000 05:00 < 05:01, 1.66 it/s, Epoch 1/2]'.
 _NOTEBOOK = re.compile(
     rf"\[\s{{0,8}}(?P<at>\d{{1,12}})/(?P<of>\d{{1,12}}) (?P<elapsed>{_CLOCK})(?:\s?<\s?(?P<left>{_CLOCK}))?"
@@ -43,10 +48,10 @@ _YOLO = re.compile(
     rf"(?: \[(?P<elapsed>{_CLOCK})<| [\d.]{{1,12}}(?:it/s|s/it) (?P<seconds>[\d.]{{1,12}})s)?"
 )
 _ANY = re.compile(
-    r"%\s?\||━|\d% \d{1,12}/\d|\[\s{0,8}\d{1,12}/\d{1,12} \d|Progress on:|^\s{0,8}\d{1,12}/\d{1,12} (?:\[[=>.]|- )"
+    r"%\s?\||━|\d% \d{1,12}/\d|\[\s{0,8}\d{1,12}/\d{1,12} \d|Progress on:|\dit \[\d"
+    r"|^\s{0,8}\d{1,12}/\d{1,12} (?:\[[=>.]|- )"
 )
 _COUNTS_STEPS = re.compile(r"^(?:step|batch|iter)|(?:step|batch)$")
-_HALF = re.compile(r"%\||it/s.*\[00:|\[00:.*it/s")
 
 
 class Bar(NamedTuple):
@@ -57,50 +62,37 @@ class Bar(NamedTuple):
     end: int
 
 
-def read_bars(line: str) -> list[Bar] | None:
-    """The bars in a line (without its carriage returns a log may have several); None if it has no bar."""
+def read_bars(line: str) -> list[Bar]:
+    """The bars in a line: without its carriage returns a log may have several."""
     if not _ANY.search(line):
-        return None
-    yolo = _YOLO.match(line)
-    if yolo:
-        took = yolo["elapsed"] or f"{yolo['seconds'] or 0}s"
-        values = cells(f"epoch {yolo['epoch']} loss {yolo['loss']} time {took}")
-        return [Bar("keras", _base(yolo, "", values), yolo.end())]
-    for pattern in (_TQDM, _RICH, _LEVANTER, _NOTEBOOK):
+        return []
+    for pattern in (_YOLO, _TQDM, _RICH, _LEVANTER, _NOTEBOOK, _ENDLESS, _KERAS):
         found = [_bar(match) for match in pattern.finditer(line)]
         if found:
             return found
-    keras = _KERAS.match(line)
-    if keras:
-        return [Bar("keras", _base(keras, "", cells(keras["postfix"])), keras.end())]
-    return [] if _HALF.search(line) else None
+    return []
 
 
 def _bar(match: re.Match[str]) -> Bar:
-    parts = match.groupdict()
-    heading = parts.get("before") or ""
-    around = [cell for cell in cells(heading) if cell.label] + cells(parts.get("postfix") or "")
-    name = label_of(re.sub(r"[\d.]+", " ", heading))[:60]
-    rich = "rich " if match.re is _RICH else ""
-    return Bar(rich + name, _base(match, parts.get("unit") or "", around), match.end())
-
-
-def _base(match: re.Match[str], unit: str, around: list[Cell]) -> list[Cell]:
-    """The cells of any bar, in a fixed order, and those around it."""
-    parts = match.groupdict()
-
+    """A bar with its own cells in a fixed order, and those around it."""
+    names = ("before", "at", "of", "elapsed", "left", "rate", "unit", "postfix")
+    parts = {name: text or "" for name, text in match.groupdict().items()}
+    heading, at, of, elapsed, left, rate, unit, postfix = (parts.get(name, "") for name in names)
+    if match.re is _YOLO:
+        postfix = f"epoch {parts['epoch']} loss {parts['loss']} time {elapsed or parts['seconds'] + 's'}"
+    name = "keras" if match.re in (_YOLO, _KERAS) else label_of(re.sub(r"[\d.]+", " ", heading))[:60]
     label = "bar" if unit in ("", "it/s", "s/it") or _COUNTS_STEPS.search(unit) else f"bar {unit}"
-    rate = parts.get("rate") or ""
     if unit.endswith("/s"):
         rate = repr(1 / value) if (value := number(rate)) > 0 else ""
-    return [
-        Cell(label, "", "", _plain(parts["at"]), 0, 0),
-        Cell(label, "", "of", _plain(parts["of"]), 0, 0),
-        Cell("bar elapsed", "", "duration", parts.get("elapsed") or "", 0, 0),
-        Cell("bar left", "", "duration", parts.get("left") or "", 0, 0),
+    own = [
+        Cell(label, "", "", _plain(at), 0, 0),
+        Cell(label, "", "of", _plain(of), 0, 0),
+        Cell("bar elapsed", "", "duration", elapsed, 0, 0),
+        Cell("bar left", "", "duration", left, 0, 0),
         Cell("bar pace", "", "", rate, 0, 0),
-        *around,
     ]
+    around = [cell for cell in cells(heading) if cell.label] + cells(postfix)
+    return Bar(f"rich {name}" if match.re is _RICH else name, own + around, match.end())
 
 
 def _plain(text: str) -> str:

@@ -9,12 +9,12 @@ no value.
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from nanoscope.runs.columns import Column, Table
-from nanoscope.runs.run import LINE_BITS, Doubt, Run, TimeSource
+from nanoscope.runs.run import LINE_BITS, Claim, Reading, Run, TimeSource
 
 SAMPLE = 2000
 CLOCK_MAY_DIFFER = 1.4
@@ -45,15 +45,6 @@ class Times(NamedTuple):
     resolution_s: float | None = None
 
 
-class Reading(NamedTuple):
-    """One way to read a field. Readings of one descent (a column, a bar, the clock) are one witness."""
-
-    value: Any
-    why: str
-    descent: str
-    size: float | None = None  # as it is shown
-
-
 @dataclass(eq=False, repr=False)
 class Rows:
     """The rows of one table, as what they are: training steps, evaluations, or both."""
@@ -61,18 +52,18 @@ class Rows:
     table: Table
     loss: Column | None = None
     val: Column | None = None
-    metric: Literal["loss", "bpb"] = "loss"
     count: Numbering | None = None  # None: they belong to the step before or after them
-    total: int | None = None
+    doubt: Claim | None = None  # where nothing but their order numbers them
     times: Times | None = None
     pace: float | None = None  # seconds a step by the clock of the lines
     speed: float | None = None  # seconds a line by the printed tokens per second
     kept: list[int] | None = None  # the rows that are steps, unless all are
-    trains: bool = False
-    evaluates: bool = False
     ends: bool = False  # such a row comes when training is over
-    repeats_val: bool = False  # each row has the last validation loss again (LitGPT)
     only_last: bool = False  # of neighbouring rows: an evaluation on its way
+
+    @property
+    def metric(self) -> Literal["loss", "bpb"]:
+        return "bpb" if self.val and self.val.role == "val_bpb" else "loss"
 
     @property
     def steps(self) -> "array[int] | None":
@@ -84,30 +75,12 @@ class Rows:
         return middle([b - a for a, b in pairwise(steps) if b > a]) or 1
 
 
-@dataclass(eq=False, repr=False)
-class Claim:
-    """What the log says about a field: the readings that nothing refused, and the others with what refused them."""
-
-    name: str
-    readings: list[Reading] = field(default_factory=list)
-    refused: list[tuple[Reading, str]] = field(default_factory=list)
-
-    @property
-    def value(self) -> Any:
-        return self.readings[0].value if self.readings else None
-
-    def doubt(self) -> Doubt:
-        """The field as the log leaves it."""
-        readings = [*(reading for reading, _ in self.refused), *self.readings]
-        refused = [(reading.size, why) for reading, why in self.refused]
-        return Doubt(self.name, [(reading.size, reading.why) for reading in readings], refused)
-
-
 def settle(name: str, readings: Iterable[Reading], rows: Rows | Run) -> Claim:
     """The first reading of a field that no relation refuses."""
     claim = Claim(name)
     for reading in readings:
-        refusing = next((veto for veto in VETOES[name] if not veto(reading, rows)), None)
+        vetoes = VETOES.get(f"{name} {reading.descent}", VETOES[name])
+        refusing = next((veto for veto in vetoes if not veto(reading, rows)), None)
         if refusing is None:
             claim.readings.append(reading)
             break
@@ -134,7 +107,7 @@ def counts_no_lines(count: Reading, rows: Rows) -> bool:
     if column is None or column.label or rows.table.part_of(column, "of") or rows.table.get("epoch") is None:
         return True
     apart = {value - (at >> LINE_BITS) for value, at in zip(column.sample(), places, strict=False)}
-    return bool(len(places) < 2 or len(apart) > 1)
+    return bool(len(apart) > 1)
 
 
 def is_a_number(count: Reading, rows: Rows) -> bool:
@@ -150,34 +123,27 @@ def not_below_a_step(total: Reading, rows: Rows) -> bool:
 
 def fits_the_clock(times: Reading, rows: Rows) -> bool:
     """it is not what passed on the clock"""
-    if times.descent not in ("step", "printed", "lines", "thousandths") or not times.size:
-        return True
-    if rows.pace is None:
-        return True
     least = 0.0 if times.descent in ("step", "printed") else 1 / CLOCK_MAY_DIFFER
-    return least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
+    return not (rows.pace and times.size) or least <= times.size / rows.pace <= CLOCK_MAY_DIFFER
 
 
 def first_is_not_fastest(times: Reading, rows: Rows) -> bool:
     """the first step, with all that starts up, would be the fastest"""
-    values, steps, every = times.value.values, rows.steps or (0,), rows.every()
-    if times.descent != "printed" or rows.pace or every < LONG_LINE or steps[0] > 1:
-        return True
-    usual = sorted(t for t in values[1:SAMPLE] if t > 0)
-    return len(usual) < 5 or not (times.size or 0) / every < values[0] < FIRST_IS_SHORT * usual[0]
+    values, every = times.value.values, rows.every()
+    usual = min((t for t in values[1:SAMPLE] if t > 0), default=0.0)
+    is_first = rows.steps is not None and rows.steps[0] <= 1 and every >= LONG_LINE
+    return not is_first or not (times.size or 0) / every < values[0] < FIRST_IS_SHORT * usual
 
 
 def fits_the_speed(times: Reading, rows: Rows) -> bool:
     """by the tokens per second it is the time of all steps since the line before"""
-    if times.descent != "printed" or rows.pace or not rows.speed or rows.every() < LONG_LINE:
-        return True
-    return abs((times.size or 0) / rows.speed - 1) >= 0.15
+    return not rows.speed or rows.every() < LONG_LINE or abs((times.size or 0) / rows.speed - 1) >= 0.15
 
 
 def falls_as_it_says(times: Reading, rows: Rows) -> bool:
     """the time left does not fall by it"""
     left, steps = rows.table.get("eta_s"), rows.steps or (0,)
-    if times.descent != "time left" or left is None or not times.size or steps[-1] <= steps[0]:
+    if left is None or not times.size or steps[-1] <= steps[0]:
         return True
     values = scaled(left)
     return abs((values[0] - values[-1]) / (steps[-1] - steps[0]) / times.size - 1) < 0.25
@@ -199,15 +165,17 @@ def counter_at_total(finished: Reading, run: Run) -> bool:
 def fits_the_batch(speed: Reading, run: Run) -> bool:
     """the tokens of a step over its time are another speed"""
     tokens, each = run.config.get("tokens_per_step"), middle([t for t in run.steps.time_s[:SAMPLE] if t > 0])
-    if not isinstance(tokens, int) or not each or run.tok_s_per_device or speed.value is None:
+    if not isinstance(tokens, int) or not each or speed.value is None:
         return True
     return bool(1 / TOKENS_MAY_DIFFER < tokens / each / speed.value < TOKENS_MAY_DIFFER)
 
 
-VETOES: dict[str, tuple[Callable[[Reading, Any], bool], ...]] = {
+VETOES: dict[str, tuple[Callable[[Reading, Any], bool], ...]] = {  # by field, or by field and descent
     "step": (tells_rows_apart, counts_no_lines, is_a_number),
     "total_steps": (not_below_a_step,),
-    "step_time_s": (fits_the_clock, first_is_not_fastest, fits_the_speed, falls_as_it_says),
+    "step_time_s": (fits_the_clock,),
+    "step_time_s printed": (fits_the_clock, first_is_not_fastest, fits_the_speed),
+    "step_time_s time left": (falls_as_it_says,),
     "throughput_tok_s": (fits_the_batch,),
     "finished": (nothing_follows, counter_at_total),
 }
@@ -245,14 +213,14 @@ def whole(values: Sequence[float]) -> "array[int]":
 
 def runs_on(times: Sequence[float]) -> bool:
     """Whether times only ever rise, or begin anew now and then (with the epoch): a clock that keeps running."""
-    sample = times if len(times) < SAMPLE else times[: SAMPLE // 2]
+    sample = times[: SAMPLE // 2]
     around = zip(sample, sample[1:], [*sample[2:], sample[-1]], strict=False)
     sample = [*sample[:1], *(b for a, b, c in around if not (b > 2 * a and c < b / 2))]  # a slow step is no restart
     pairs = [(a, b) for a, b in pairwise(sample) if not b < a / 2]
-    rises, restarts = sum(a < b for a, b in pairs), len(sample) - 1 - len(pairs)
+    rises = sum(a < b for a, b in pairs)
     first = next((value for value in sample if value > 0), 0.0)
     passes = max(sample, default=0.0) >= 3 * first or first > SINCE_1970
-    return len(pairs) >= 3 and rises >= 0.95 * len(pairs) and 4 * restarts < rises and passes
+    return len(pairs) >= 3 and rises >= 0.95 * len(pairs) and passes
 
 
 def falls(times: Sequence[float], mostly: float = 0.5) -> bool:

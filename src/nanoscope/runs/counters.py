@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from nanoscope.runs.claims import NAN, Numbering, Reading, constant, middle, whole
+from nanoscope.runs.claims import NAN, Numbering, constant, middle, whole
 from nanoscope.runs.columns import LOSSES, Column, Table
 from nanoscope.runs.roles import COUNTERS
+from nanoscope.runs.run import Reading
 
 USUAL_LOGGING_STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
 
@@ -31,38 +32,49 @@ class Counters:
         inner = [column for column in table.columns if column.part == "" and column.is_whole()]
         epoch = next((column for column in inner if column.role == "epoch"), None)
         named = sorted((c for c in inner if c.role in COUNTERS), key=lambda c: COUNTERS.index(c.role or ""))
-        if len(named) > 1 and named[0].role == named[1].role:  # 'iter 5 step 2': what tells rows apart
-            named.sort(key=lambda column: -len(set(column.sample())))
         pairs = [c for c in inner if table.part_of(c, "of") and c.role in (None, "bare_train")]
-        bare = [c for c in inner if not c.label and not c.unit and c not in pairs]
-        rising = [c for c in inner if c.role is None and c.label and c not in pairs and c.rises() > 0.9]
-        unnamed = [*pairs[::-1], *bare[::-1], *(rising if epoch is None and len(table) > 3 else [])]
+        bare = [c for c in inner if not c.label and not c.unit]
+        rising = [c for c in inner if c.role is None and c.label and c.rises() > 0.9]
+        unnamed = [*pairs[::-1], *bare, *(rising if epoch is None and len(table) > 3 else [])]
         for column in (*named, *unnamed):
-            outer = epoch or next((c for c in (*pairs, *bare) if c is not column and column in unnamed), None)
-            outer = outer or next(
-                (c for c in inner if c.role == "bare_train" and column in pairs and c is not column), None
-            )
-            yield self._counted(table, column, outer or self._heading_epoch(table, column))
+            around = (*pairs, *bare, *(c for c in inner if c.role == "bare_train")) if column in unnamed else ()
+            outer = epoch or next((c for c in around if c is not column), None)
+            yield self.counted(table, column, outer or self._heading_epoch(table))
         if epoch is not None:
             total = constant(table.part_of(epoch, "of"))
             yield Reading(Numbering(whole(epoch.values), total, unit="epoch", column=epoch), "the epoch", "epoch")
 
-    def _counted(self, table: Table, column: Column, outer: Column | None) -> Reading:
-        of = table.part_of(column, "of")
-        if outer is not None and column.role != "global_step":
-            return Reading(self.nested(table, column, outer), "a counter inside an epoch", "counter")
-        other = table.get("step", "batch") if table.get("epoch") else None
-        if other is not None and other is not column and (batches := constant(table.part_of(other, "of"))):
-            self.batches[other.label] = batches
-        total = constant(table.get("total")) or constant(of)
-        return Reading(Numbering(whole(column.values), total, of, column=column), "the counter", "counter")
+    def counted(self, table: Table, column: Column, epoch: Column | None) -> Reading:
+        """A counter; inside an epoch, where it restarts as the epoch rises, (e − e₀)·B + b."""
+        of, steps = table.part_of(column, "of"), whole(column.values)
+        plain = Numbering(steps, constant(table.get("total")) or constant(of), of, column=column)
+        if epoch is None or column.role == "global_step":
+            other = table.get("step", "batch")
+            if other is not None and other is not column and (batches := constant(table.part_of(other, "of"))):
+                self.batches[other.label] = batches
+            return Reading(plain, "the counter", "counter")
+        batches = constant(of) or self.batches.get(column.label)
+        said = constant(table.part_of(epoch, "of")) or self.epochs or self.settings.get("epochs")
+        self.epochs = said if isinstance(said, int) and 0 < said < 10**6 else None
+        pairs = list(zip(pairwise(steps), pairwise(epoch.values), strict=True))
+        rises, restarts = sum(f > e for _, (e, f) in pairs), sum(f > e and b <= a for (a, b), (e, f) in pairs)
+        before = epoch in table.columns and table.columns.index(epoch) < table.columns.index(column)
+        if (restarts < 0.45 * rises) if rises else not before:
+            return Reading(plain._replace(total=plain.total or batches), "the counter", "counter")
+        gap = middle([b - a for a, b in pairwise(steps) if b > a]) or 1
+        each = batches or max(steps) - min(steps) + gap
+        first = next((e for e in epoch.values if e == e), 0.0)
+        first = min(first, 1.0) if batches else first
+        values = ((e - first if e == e else 0) * each + i for i, e in zip(steps, epoch.values, strict=True))
+        total = self.epochs * batches if self.epochs and batches else None
+        count = Numbering(array("q", (int(min(1e15, v)) for v in values)), total, batches=batches, column=column)
+        return Reading(count, "a counter inside an epoch", "counter")
 
-    def _heading_epoch(self, table: Table, counter: Column) -> Column | None:
-        """The epoch of the headings above the rows, where the counter restarts."""
+    def _heading_epoch(self, table: Table) -> Column | None:
+        """The epoch of the headings above the rows."""
         for heading in self.headings:
             epoch = heading.get("epoch")
-            restarts = epoch is not None and any(b < a for a, b in pairwise(counter.values))
-            if epoch is not None and restarts and epoch.is_whole() and len(heading) > 1:
+            if epoch is not None and epoch.is_whole() and len(heading) > 1:
                 above = epoch.empty()
                 known = [NAN, *epoch.values]
                 above.values.extend(known[bisect_right(heading.at, at)] for at in table.at)
@@ -70,35 +82,13 @@ class Counters:
                 return above
         return None
 
-    def nested(self, table: Table, inner: Column, outer: Column) -> Numbering:
-        """Steps from an epoch and a counter that restarts where the epoch rises: (e − e₀)·B + b."""
-        steps, epochs = whole(inner.values), outer.values
-        of = table.part_of(inner, "of")
-        batches = constant(of) or self.batches.get(inner.label)
-        said = constant(table.part_of(outer, "of")) or self.epochs or self.settings.get("epochs")
-        self.epochs = said if isinstance(said, int) and 0 < said < 10**6 else None
-        pairs = list(zip(pairwise(steps), pairwise(epochs), strict=True))
-        rises, restarts = sum(f > e for _, (e, f) in pairs), sum(f > e and b <= a for (a, b), (e, f) in pairs)
-        before = outer not in table.columns or table.columns.index(outer) < table.columns.index(inner)
-        if (restarts < 0.45 * rises) if rises else not before:
-            return Numbering(steps, batches, of, column=inner)
-        if not batches:
-            return Numbering(_unrolled(steps, epochs), column=inner)
-        first = min(next((e for e in epochs if e == e), 0.0), 1.0)
-        if (table.bar or "").startswith("rich"):  # it counts its epochs from 0, up to its total
-            first, self.epochs = 0.0, self.epochs and self.epochs + 1
-        values = ((e - first if e == e else 0) * batches + i for i, e in zip(steps, epochs, strict=True))
-        total = self.epochs * batches if self.epochs else None
-        return Numbering(array("q", (int(min(1e15, v)) for v in values)), total, batches=batches, column=inner)
-
     # --- rows that only a bar or a share of an epoch counts ---
 
     def bar_of(self, table: Table) -> Table | None:
         """The bar that moves between these rows; a bar of something else is full before them, or moves inside them."""
         best, most = None, (0, 0)
         for bar in self.bars:
-            before, after = _around(bar, table.at)
-            moves = (len(set(after if len(table) < 3 else before) - {None}), len(bar))
+            moves = (len(set(_around(bar, table.at)[0]) - {None}), len(bar))
             if moves[0] and moves > most:
                 best, most = bar, moves
         return best
@@ -109,22 +99,20 @@ class Counters:
         if epoch is None and table.get("lr", "grad_norm") is None:
             return
         total = (bar and constant_end(bar)) or self.said_total()
-        known: list[int] = []
         if bar is not None:
             before, after = _around(bar, table.at)
             sides = [[a or b or 0 for a, b in zip(*pair, strict=True)] for pair in ((before, after), (after, before))]
             # A line may come late: behind it the bar may have moved on. Logs are written at round steps.
-            known = max(sides, key=lambda steps: (math.gcd(*steps), -_spread(steps, epoch)))
-            if all(a < b for a, b in pairwise([0, *known])):
-                yield Reading(Numbering(array("q", known), total), "the bar beside the lines", "bar")
-        every = self.settings.get("logging_steps")
-        every = int(every) if isinstance(every, int | float) and every >= 1 else None
-        per_epoch = self._steps_per_epoch(total, known, epoch) if epoch else None
-        if epoch and per_epoch and all(0 <= share * per_epoch < 2**53 for share in epoch.values):
-            steps = array("q", _snapped(epoch.values, per_epoch, every))
-            yield Reading(Numbering(steps, total or self._summary_steps()), "the share of an epoch", "epoch")
-        steps = array("q", ((every or 1) * (index + 1) for index in range(len(table))))
-        yield Reading(Numbering(steps, total), "a step for each line", "settings" if every else "order", len(table))
+            rising = [array("q", steps) for steps in sides if all(a < b for a, b in pairwise([0, *steps]))]
+            for steps in sorted(rising, key=lambda steps: -math.gcd(*steps)):
+                yield Reading(Numbering(steps, total), "the bar beside the lines", "bar")
+        epochs, whole_run = self._summed_up("epoch") or self.settings.get("epochs"), total or self._summary_steps()
+        if epoch and whole_run and isinstance(epochs, int | float) and epochs > 0:
+            exact = [share * whole_run / epochs for share in epoch.values]
+            if all(0 <= step < 2**53 for step in exact):
+                yield Reading(Numbering(_snapped(exact), whole_run), "the share of an epoch", "epoch")
+        lines = array("q", range(1, len(table) + 1))
+        yield Reading(Numbering(lines, total), "a step for each line", "order", len(table))
 
     def _summed_up(self, role: str) -> float | None:
         column = self.summary.get(role) if self.summary else None
@@ -133,15 +121,6 @@ class Counters:
     def _summary_steps(self) -> int | None:
         rate, seconds = self._summed_up("steps_s"), self._summed_up("bare_elapsed")
         return round(rate * seconds) if rate and seconds else None
-
-    def _steps_per_epoch(self, total: int | None, steps: list[int], epoch: Column) -> float | None:
-        """By the settings, by the summary of the run, or by a bar that moves with the rows."""
-        epochs, total = self._summed_up("epoch") or self.settings.get("epochs"), total or self._summary_steps()
-        if total and isinstance(epochs, int | float) and epochs > 0:
-            return total / epochs
-        if 2 * len(set(steps)) > len(steps):
-            return middle([step / share for step, share in zip(steps, epoch.values, strict=True) if share > 0 < step])
-        return None
 
     def said_total(self) -> int | None:
         said = (self.settings.get(key) for key in ("max_iters", "max_steps", "total_steps"))
@@ -166,46 +145,23 @@ def _around(bar: Table, places: Sequence[int]) -> tuple[list[int | None], list[i
     return [positions[index] for index in indices], [positions[index + 1] for index in indices]
 
 
-def _spread(steps: Sequence[int], epoch: Column | None) -> float:
-    """How far from constant steps an epoch are, by these steps."""
-    shares = epoch.values if epoch else ()
-    ratios = [step / share for step, share in zip(steps, shares, strict=False) if step and 0 < share < math.inf]
-    return max(ratios) / min(ratios) - 1 if len(ratios) > 1 else math.inf
-
-
-def _snapped(shares: Sequence[float], per_epoch: float, every: int | None) -> list[int]:
-    """Steps from shares of an epoch: logs come at one distance, and shares may be printed with too few digits."""
-    exact = [share * per_epoch for share in shares]
-    if every is None:
-        gap = max(middle([b - a for a, b in pairwise(exact) if b > a]) or exact[0], 0.5)
-        every = min(USUAL_LOGGING_STEPS, key=lambda each: abs(math.log(gap / each)))
-        every = every if abs(every / gap - 1) < 0.2 else max(1, round(gap))
+def _snapped(exact: Sequence[float]) -> "array[int]":
+    """Steps near these: logs come at one distance, and shares of an epoch may be printed with too few digits."""
+    gap = max(middle([b - a for a, b in pairwise(exact) if b > a]) or exact[0], 0.5)
+    every = min(USUAL_LOGGING_STEPS, key=lambda each: abs(math.log(gap / each)))
+    every = every if abs(every / gap - 1) < 0.2 else max(1, round(gap))
     steps = [max(1, round(value / every)) * every for value in exact]
-    return steps if all(b > a for a, b in pairwise(steps)) else [steps[0] + every * i for i in range(len(steps))]
+    rise = all(b > a for a, b in pairwise(steps))
+    return array("q", steps if rise else (steps[0] + every * index for index in range(len(steps))))
 
 
-def _unrolled(steps: Sequence[int], epochs: Sequence[float]) -> "array[int]":
-    """One count from steps that restart with every epoch, where nobody says how many an epoch has."""
-    found: array[int] = array("q")
-    offset, epoch = 0, NAN
-    for step, now in zip(steps, epochs, strict=True):
-        if found and now > epoch and step + offset <= found[-1]:
-            gap = found[-1] - found[-2] if len(found) > 1 else 1
-            offset = found[-1] + max(1, gap) - step
-        elif now < epoch:
-            offset = 0
-        epoch = now
-        found.append(step + offset)
-    return found
-
-
-def laps(position: Column, of: Column, loss: Column | None) -> "tuple[array[int], int]":
-    """Steps of a bar that begins anew for every epoch without naming it."""
-    steps, laps, before = array("q"), 0, -1.0
+def laps(position: Column, of: Column, loss: Column | None) -> Column:
+    """How often a bar began anew, for an epoch that it does not name."""
+    laps, count, before = position.empty(), 0, -1.0
     for index, (at, total) in enumerate(zip(position.values, of.values, strict=True)):
         if at <= before and before == total and loss is not None:
             first, last, now = loss.values[0], loss.values[index - 1], loss.values[index]
-            laps += abs(now - last) <= abs(now - first)
+            count += abs(now - last) <= abs(now - first)
         before = at
-        steps.append(int(laps * total + at))
-    return steps, laps
+        laps.values.append(count)
+    return laps

@@ -42,11 +42,6 @@ class RunDetails:
         return safe_settings(self.start.config)
 
     @property
-    def config(self) -> list[tuple[str, str]]:
-        """The settings as text."""
-        return [(name, str(value)) for name, value in self.settings.items()]
-
-    @property
     def environment(self) -> list[tuple[str, str]]:
         """Versions, device and sizes as text that is safe to print."""
         names = (name for name in self.start.__struct_fields__ if name not in _NOT_ENVIRONMENT)

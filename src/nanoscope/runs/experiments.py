@@ -10,6 +10,7 @@ from nanoscope.runs.run import Evaluation, Log, LoggedError, Run, Traits
 MOST_ROWS = 2000
 CELL_CHARACTERS = 200
 _HEAD = re.compile(r"commit\tval_(bpb|loss)\t\w+\tstatus\tdescription\s*")
+_ROW = re.compile(r"([^\t]*)\t(\d{1,9}\.\d{1,12})\t[^\t]*\t([^\t]*)\t([^\t]*?)[\r\n]*")
 
 
 def is_table_of_experiments(head: str) -> bool:
@@ -24,14 +25,12 @@ def read_experiments(lines: Iterable[tuple[int, str]], source: str) -> Log:
     for log.lines, line in lines:
         if found := _HEAD.fullmatch(line):
             metric = "bpb" if found[1] == "bpb" else "loss"
-            continue
-        cells = [printable(cell[:CELL_CHARACTERS]) for cell in line.strip("\r\n").split("\t")]
-        if len(cells) != 5 or len(log.runs) >= MOST_ROWS or not re.fullmatch(r"\d{1,9}\.\d{1,12}", cells[1]):
-            continue
-        commit, value, _, status, description = cells
-        if status == "crash":
-            log.errors.append(LoggedError(log.lines, "exception", f"{commit}: {description}", None))
-        else:
-            log.runs.append(Run(log.format, Traits(trains_language_models=True), config={"description": description}))
-            log.runs[-1].evals.append(Evaluation(0, float(value), metric=metric))
+        elif (row := _ROW.fullmatch(line)) and len(log.runs) < MOST_ROWS:
+            commit, value, status, description = (printable(cell[:CELL_CHARACTERS]) for cell in row.groups())
+            if status == "crash":
+                log.errors.append(LoggedError(log.lines, "exception", f"{commit}: {description}", None))
+                continue
+            evaluation = Evaluation(0, float(value), metric=metric)
+            traits = Traits(trains_language_models=True)
+            log.runs.append(Run(log.format, traits, evals=[evaluation], config={"description": description}))
     return log

@@ -5,6 +5,7 @@ have shown.
 """
 
 import io
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
@@ -17,8 +18,10 @@ MOST_BYTES = 64 << 20  # of a JSON document; parsed, it takes several times that
 MOST_UNPACKED = 4 << 30
 MOST_LAYERS = 4  # of compression, and what is in them
 _GZIP = b"\x1f\x8b"
-_NOTEBOOK = re.compile(rb'^\s{0,40}\{\s{0,40}"(?:cells|nbformat|metadata)"')
-_TRAINER_STATE = re.compile(rb'"(?:log_history|best_metric|best_model_checkpoint|best_global_step)"')
+_DOCUMENT = re.compile(
+    rb'\s{0,40}\{(?:\s{0,40}"(?:cells|nbformat|metadata)"'
+    rb'|(?!.{0,200}"event")(?s:.){0,60000}?"(?:log_history|best_metric|best_model_checkpoint|best_global_step)")'
+)
 _ROW_ENDS = re.compile(r"</tr>|<table[^<>]{0,200}>|<br\s?/?>|</p>|</div>", re.IGNORECASE)
 _CELL_ENDS = re.compile(r"</t[dh]>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,400}>")
@@ -28,59 +31,50 @@ _STATE_SETTINGS = ("max_steps", "num_train_epochs", "logging_steps", "eval_steps
 
 def lines_of(stream: BinaryIO) -> Iterator[tuple[int, str]]:
     """The numbered, clean lines of a log, whatever kind of file holds it."""
-    head, whole = _opened(stream)
-    text = None
-    if head.lstrip()[:1] == b"{":
-        if _NOTEBOOK.match(head):
-            text = _notebook(_document(whole, b'"nbformat"'))
-        elif b'"event"' not in head[:200] and _TRAINER_STATE.search(head):
-            text = _trainer_state(_document(whole, b'"log_history"'))
-    return clean_lines(io.BytesIO(text.encode()) if text is not None else whole)
+    whole = unpacked(stream)
+    if _DOCUMENT.match(whole.peek(HEAD_BYTES)):
+        content = whole.read(MOST_BYTES)
+        text = _text_of(content) if len(content) < MOST_BYTES else None
+        whole = _buffered(io.BytesIO(text.encode())) if text is not None else _buffered(whole, content)
+    return clean_lines(whole)
 
 
-def unpacked(stream: BinaryIO) -> BinaryIO:
+def unpacked(stream: BinaryIO) -> "io.BufferedReader[_Raw]":
     """The content of a stream, without its compression if it has any."""
-    return _opened(stream)[1]
-
-
-def _opened(stream: BinaryIO) -> tuple[bytes, "io.BufferedReader[_Rest]"]:
-    """The beginning of a stream's content, and all of it."""
     for _ in range(MOST_LAYERS):
-        head = stream.read(HEAD_BYTES)
-        whole = io.BufferedReader(_Rest(head, stream))
-        if not head.startswith(_GZIP):
-            return head, whole
+        whole = _buffered(stream)
+        if not whole.peek(HEAD_BYTES).startswith(_GZIP):
+            return whole
         stream = cast("BinaryIO", _Unpacked(whole))
     raise JobError("Cannot unpack this gzip file: it is compressed {n} times or more.", n=MOST_LAYERS)
 
 
-class _Rest(io.RawIOBase):
-    """What was read already, and then the rest of a stream. What is asked for twice can be read again."""
+class _Raw(io.RawIOBase):
+    """What was read already, and then the rest of a stream."""
 
-    def __init__(self, head: bytes, stream: BinaryIO) -> None:
-        self._head, self._stream = head, stream
+    def __init__(self, stream: BinaryIO, head: bytes) -> None:
+        self._head, self._rest = io.BytesIO(head), stream
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        chunk = self._head[: len(buffer)] or self._stream.read(len(buffer))
-        self._head = self._head[len(chunk) :]
+        chunk = self._head.read(len(buffer)) or self._rest.read(len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
-    def put_back(self, head: bytes) -> None:
-        self._head = head + self._head
+
+def _buffered(stream: BinaryIO, head: bytes = b"") -> "io.BufferedReader[_Raw]":
+    return io.BufferedReader(_Raw(stream, head), HEAD_BYTES)
 
 
 class _Unpacked:
     """A gzip stream that ends where a small file would unpack to more than any log has."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        import gzip  # this and json are loaded only where they are needed
+        import gzip  # loaded only where it is needed
 
-        self._file = gzip.GzipFile(fileobj=stream)
-        self._left = MOST_UNPACKED
+        self._file, self._left = gzip.GzipFile(fileobj=stream), MOST_UNPACKED
 
     def read(self, size: int) -> bytes:
         import zlib
@@ -93,63 +87,31 @@ class _Unpacked:
         return chunk
 
 
-def _document(stream: "io.BufferedReader[_Rest]", sign: bytes) -> dict[str, Any] | None:
-    """The JSON document of a stream; None, with nothing consumed, if it is none."""
-    import json
-
-    content = stream.read(MOST_BYTES)
+def _text_of(content: bytes) -> str | None:
+    """The text of a JSON document; None if it has not the form of a notebook or of a trainer's state."""
     try:
-        document = json.loads(content) if sign in content and len(content) < MOST_BYTES else None
-    except (ValueError, RecursionError):
-        document = None
-    if isinstance(document, dict):
-        return document
-    stream.raw.put_back(content)
-    return None
-
-
-def _notebook(notebook: dict[str, Any] | None) -> str | None:
-    """The outputs of a notebook's cells, as they stand on its page."""
-    if notebook is None or not isinstance(notebook.get("cells"), list):
+        document = json.loads(content)
+        if "log_history" in document:
+            settings = {name: document[name] for name in _STATE_SETTINGS if document.get(name) is not None}
+            return "\n".join(map(json.dumps, [settings, *document["log_history"]]))
+        return "\n".join(_shown(output) for cell in document["cells"] for output in cell.get("outputs", ()))
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return None
-    texts = []
-    for cell in notebook["cells"]:
-        outputs = cell.get("outputs") if isinstance(cell, dict) else None
-        for output in outputs if isinstance(outputs, list) else ():
-            if not isinstance(output, dict):
-                continue
-            data = output.get("data")
-            data = data if isinstance(data, dict) else {}
-            if "text/html" in data:
-                texts.append(_page_text(_joined(data["text/html"])))
-            else:
-                texts.append(_joined(output.get("text") or data.get("text/plain") or output.get("traceback") or ""))
-    return "\n".join(texts)
 
 
-def _joined(text: Any) -> str:
-    if isinstance(text, list):
-        lines = [part for part in text if isinstance(part, str)]
-        return ("" if all(line.endswith("\n") for line in lines[:-1]) else "\n").join(lines)
-    return text if isinstance(text, str) else ""
+def _shown(output: dict[str, Any]) -> str:
+    """The output of a notebook's cell, as it stands on its page: a text, or a list of lines with their ends."""
+    data = output.get("data", {})
+    if "text/html" in data:
+        return _page_text("".join(data["text/html"]))
+    return "".join(output.get("text") or data.get("text/plain") or "\n".join(output.get("traceback", ())))
 
 
 def _page_text(page: str) -> str:
     """The text of an HTML page, with the cells of a table between tabs."""
-    from html import unescape
+    from html import unescape  # it has a large table
 
     rows = (_CELL_ENDS.sub("\t", " ".join(row.split())) for row in _ROW_ENDS.split(page))
     return "\n".join(
         "\t".join(cell.strip() for cell in unescape(_TAG.sub("", row)).rstrip("\t ").split("\t")) for row in rows
     )
-
-
-def _trainer_state(state: dict[str, Any] | None) -> str | None:
-    """The log history in trainer_state.json, as lines of JSON."""
-    if state is None or not isinstance(state.get("log_history"), list):
-        return None
-    import json
-
-    settings = [f"{name} = {state[name]}" for name in _STATE_SETTINGS if isinstance(state.get(name), int | float)]
-    logs = [json.dumps(entry) for entry in state["log_history"] if isinstance(entry, dict)]
-    return "\n".join([*settings, *logs])

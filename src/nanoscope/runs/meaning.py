@@ -4,25 +4,23 @@ import math
 import re
 from array import array
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
-from nanoscope.runs.claims import NAN, Claim, Numbering, Reading, Rows, constant, falls, middle, scaled, settle
+from nanoscope.runs.claims import NAN, Numbering, Rows, falls, middle, scaled, settle
 from nanoscope.runs.columns import LOSSES, Column, Table, Tables
 from nanoscope.runs.counters import Counters, constant_end, is_heading, laps
 from nanoscope.runs.roles import COUNTERS, is_validation
-from nanoscope.runs.run import LINE_BITS, Doubt
+from nanoscope.runs.run import LINE_BITS, Claim, Reading
 from nanoscope.runs.scan import LEFT_OUT, Cell
 from nanoscope.runs.surroundings import Event
-from nanoscope.runs.times import readings_of_times
-from nanoscope.runs.trainers import Trainer, trainer_of
+from nanoscope.runs.times import TIMES, readings_of_times
+from nanoscope.runs.trainers import Trainer, trainer_of, trainers
 
-BLOCK_LINES = 120  # below a heading, that may belong to it
+BLOCK = 120 << LINE_BITS  # lines below a heading that may belong to it
 LEAST_ROWS = 2
-TIMED = ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed")
 _NOT_TRAINING = re.compile(
     r"\b(?:download|load|map|filter|tokeniz|process|generat|validat|valid|val|eval|test|predict|sanity|cach|extract|group"
     r"|sampl|prepar|encod|pack|saving|upload|fetch|convert|quantiz|calibrat|read|creat|writing|inference|infer)"
@@ -30,34 +28,18 @@ _NOT_TRAINING = re.compile(
 _TRAINING = re.compile(r"train|epoch|step|iter|fit")
 
 
-@dataclass(eq=False, repr=False)
-class Understanding:
-    """What a log means."""
-
-    rows: list[Rows] = field(default_factory=list)
-    trainer: Trainer | None = None
-    unit: Literal["step", "epoch"] = "step"
-    epochs: int | None = None
-    steps_are_lines: bool = False
-    averaged: bool = False  # the losses are means since the epoch began
-    doubts: list[Doubt] = field(default_factory=list)
-    ends: list[Event] = field(default_factory=list)  # rows that sum up a run
-
-    @property
-    def training(self) -> list[Rows]:
-        return [rows for rows in self.rows if rows.trains]
-
-
-def understand(found: Tables, settings: dict[str, Any]) -> Understanding:
+class Meaning:
     """What the tables of a log mean."""
-    return _Meaning(found, settings).settle()
 
-
-class _Meaning:
     def __init__(self, found: Tables, settings: dict[str, Any]) -> None:
-        self.settings = settings
-        self.result = Understanding(trainer=_trainer(found))
-        self.means = self.result.trainer.means if self.result.trainer else {}
+        self.trainer = _trainer(found)
+        self.unit: Literal["step", "epoch"] = "step"
+        self.steps_are_lines = False
+        self.averaged = False  # the losses are means since the epoch began
+        self.doubts: list[Claim] = []
+        self.ends: list[Event] = []  # rows that sum up a run
+        self.means = self.trainer.means if self.trainer else {}
+        self.settings, self.lines = settings, found.lines
         self.eval_heads = [event.at for event in found.events if event.kind == "eval_head"]
         bars = sorted((table for table in found.tables if table.bar is not None), key=_kind_of_bar)
         self.tables = _streams([table.without_copies() for table in found.tables if table.bar is None])
@@ -65,43 +47,33 @@ class _Meaning:
         for _, same in groupby(bars, key=_kind_of_bar):
             bar = Table.joined(list(same))
             if bar.bar == "keras" and any(map(float.__eq__, bar.columns[0].values, bar.columns[1].values)):
-                self.result.averaged = True
+                self.averaged = True
                 self.tables.append(_epochs_of(bar, any(is_heading(t) and len(t) > 1 for t in self.tables)))
-            elif bar.columns[0].role == "bar" and not _NOT_TRAINING.search(bar.bar or ""):
+            elif not _NOT_TRAINING.search(bar.bar or ""):
                 self.bars.append(bar)  # else it is a bar of something else
         self._join_blocks()
         self.rows = [self._describe(table) for table in self.tables]
-        sums = [rows.table for rows in self.rows if rows.ends]
-        for table, took in ((table, table.get("bare_elapsed")) for table in sums):
+        summary: Table | None = None
+        for table in (rows.table for rows in self.rows if rows.ends):
+            summary, took = summary or table, table.get("bare_elapsed")
             for index, at in enumerate(table.at):
-                self.result.ends.append(Event("end", at >> LINE_BITS, took.values[index] if took else None, at))
-        self.counters = Counters(
-            settings, [t for t in self.tables if is_heading(t)], self.bars, sums[0] if sums else None
-        )
-
-    def settle(self) -> Understanding:
-        training = self._training()
-        evaluating = [rows for rows in self.rows if rows.val is not None and rows not in training]
-        for rows in evaluating:
-            self._count_evaluation(rows)
-        if any(rows.count for rows in (*evaluating, *(r for r in training if r.val))):  # others sum them up
-            evaluating = [rows for rows in evaluating if rows.count or len(rows.table) > 1]
-        evaluating = _seen_again(evaluating)
-        for rows in training:
-            rows.trains, rows.evaluates = True, rows.val is not None
-            rows.repeats_val = bool(self.means.get("repeats_validation"))
+                self.ends.append(Event("end", at >> LINE_BITS, took.values[index] if took else None, at))
+        headings = [table for table in self.tables if is_heading(table)]
+        self.counters = Counters(settings, headings, self.bars, summary)
+        self.training = self._training()
+        self.evaluating = self._evaluating()
+        for rows in self.training:
+            if rows.doubt:
+                self.steps_are_lines = True
+                self._doubt(rows.doubt)
             told, others = (rows.loss, True) if rows.loss else (rows.val, False)
             if told and not math.isfinite(sum(told.values)):
                 rows.kept = [i for i, value in enumerate(told.values) if (value == value) is others]
             self._settle_total(rows)
             self._settle_times(rows)
-        for rows in evaluating:
-            rows.evaluates = True
-            if not training and rows.count and rows.table.get("elapsed_s", "bare_elapsed"):
+        for rows in self.evaluating if not self.training else ():
+            if rows.count and rows.table.get("elapsed_s", "bare_elapsed"):
                 self._settle_times(rows)
-        self.result.epochs = self.counters.epochs
-        self.result.rows = [*training, *evaluating]
-        return self.result
 
     # --- rows ---
 
@@ -114,38 +86,39 @@ class _Meaning:
         if not headings or counted >= losses:
             return
         heading = max(headings, key=len)
-        block = Table(None, heading.head, [], [], 0)
-        block.columns = [column.empty() for table in (heading, *values) for column in table.columns]
-        for index, (at, end) in enumerate(zip(heading.at, [*heading.at[1:], 2**62], strict=True)):
-            row, last = [column.values[index] for column in heading.columns], at
-            for table in values:
-                inside = bisect_left(table.at, min(end, at + (BLOCK_LINES << LINE_BITS))) - 1
-                there = inside >= 0 and table.at[inside] > at
-                row += [column.values[inside] if there else NAN for column in table.columns]
-                last = max(last, table.at[inside]) if there else last
-            block.at.append(last)
-            for column, value in zip(block.columns, row, strict=True):
-                column.values.append(value)
+        block = heading.select(list(range(len(heading))))
+        block.width, block.unused = 0, []
+        for table in values:
+            above = [bisect_left(heading.at, at) - 1 for at in table.at]
+            near = zip(above, table.at, strict=True)
+            rows = {i: row for row, (i, at) in enumerate(near) if i >= 0 and at - heading.at[i] < BLOCK}
+            for column in table.columns:
+                block.columns.append(column.empty())
+                values_of = (column.values[rows[i]] if i in rows else NAN for i in range(len(heading)))
+                block.columns[-1].values.extend(values_of)
+            for i, row in rows.items():
+                block.at[i] = max(block.at[i], table.at[row])
         self.tables = [table for table in self.tables if table not in values and table is not heading] + [block]
 
     def _describe(self, table: Table) -> Rows:
         """Which losses rows have."""
         rows = Rows(table, table.get("loss", "part_loss"), table.get("val_loss", "val_bpb"))
-        rows.metric = "bpb" if rows.val and rows.val.role == "val_bpb" else "loss"
         rows.ends = {"train runtime", "train loss"} <= {c.label for c in table.columns}
-        bare, ppl = table.get("bare_train"), table.get("val_ppl")
+        bare, ppl = table.get("bare_train"), table.get("val_ppl", "ppl")
         if rows.loss is None and bare is not None:
             is_alone = len([c for c in table.columns if c.part == ""]) <= 2 and not bare.is_whole()
             rows.loss = bare if rows.val is not None or is_alone else None
-        if rows.val is None and ppl is not None:
+        if ppl and (rows.val if ppl.role == "val_ppl" else rows.loss or rows.val) is None:
             ppl.values = array("d", (math.log(v) if 0 < v < math.inf else v for v in ppl.values))
-            rows.val = ppl
-        elif rows.val is None and "train" not in table.head and (is_validation(table.head) or self._below_heads(table)):
+            rows.val, rows.loss = (ppl, rows.loss) if ppl.role == "val_ppl" else (None, ppl)
+        elif rows.val is None and (is_validation(table.head) or self._below_heads(table)):
             rows.val, rows.loss = rows.loss, None
+        elif rows.val is None and any(is_validation(c.label) for c in table.columns if table.part_of(c, "of")):
+            rows.loss = None  # an evaluation on its way: 'epoch 4 | valid 1000 / 1311 loss=3.24'
         if rows.val and (mean := table.part_of(rows.val, "mean")):
             rows.only_last, rows.val = True, mean
-        rows.loss = rows.loss if rows.loss and not rows.ends and rows.loss.may_be_loss() else None
-        rows.val = rows.val if rows.val and not rows.ends and rows.val.may_be_loss() else None
+        rows.loss = rows.loss if rows.loss and rows.loss.may_be_loss() else None
+        rows.val = rows.val if rows.val and rows.val.may_be_loss() else None
         return rows
 
     def _below_heads(self, table: Table) -> bool:
@@ -167,13 +140,22 @@ class _Meaning:
             same = {_kind(rows) for rows in alone if _rank(rows) == best}
             lines = [rows for rows in lines if _kind(rows) in same]
         elif self.means.get("only_evaluates"):
-            lines = [rows for rows in lines if rows.table.get(*TIMED) or rows.table.width == 0]
+            lines = [rows for rows in lines if rows.table.get(*TIMES)]
         for several in (lines, epochs):
-            if sum(len(rows.table) for rows in several) >= LEAST_ROWS or (several and self.result.trainer):
-                self.result.unit = "step" if several is lines else "epoch"
+            if sum(len(rows.table) for rows in several) >= LEAST_ROWS or (several and self.trainer):
+                self.unit = "step" if several is lines else "epoch"
                 return several
         timed = [rows for rows in self.rows if self._is_timed(rows) and self._count(rows)]
-        return self._bars(with_loss=True) or timed or self._bars(with_loss=False)
+        with_loss = [bar for bar in self.bars if len(bar) >= LEAST_ROWS and bar.get("loss", "part_loss")]
+        longest = max(filter(self._trains, self.bars), key=_length, default=None)
+        long = [longest] if longest and _length(longest) > LEAST_ROWS else []
+        return [*filter(None, map(self._bar_rows, with_loss))] or timed or [*filter(None, map(self._bar_rows, long))]
+
+    def _trains(self, bar: Table) -> bool:
+        """Whether a bar without a loss shows training: by its name; one without, where it is most of the log, or where
+        other things speak of training."""
+        unnamed = self.trainer or self.settings or 4 * len(bar) > self.lines
+        return constant_end(bar) is not None and bool(_TRAINING.search(bar.bar) if bar.bar else unnamed)
 
     def _is_timed(self, rows: Rows) -> bool:
         """Rows with a counter and a time, and no loss: quoted lines, or trainers that print no loss."""
@@ -182,39 +164,32 @@ class _Meaning:
         counted = table.get(*COUNTERS) is not None and first is not None and first.role in ("epoch", *COUNTERS)
         if rows.val or not counted or is_validation(table.head):
             return False
-        if len(table) < 3 and not self.result.trainer:
+        if len(table) < 3 and not self.trainer:
             return False
-        return table.get("time_s", "steps_s", "bare_time", "elapsed_s", "grad_norm") is not None
+        return table.get(*TIMES, "grad_norm") is not None
 
     def _count(self, rows: Rows) -> Numbering | None:
         """Give the rows their steps, if anything counts them."""
         claim = settle("step", self.counters.readings(rows.table), rows)
         if claim.value is None:
             claim = settle("step", self.counters.by_bar(rows.table), rows)
-            if any(reading.descent == "order" for reading in claim.readings):
-                self.result.steps_are_lines = True
-                self._doubt(claim)
+            rows.doubt = claim if any(reading.descent == "order" for reading in claim.readings) else None
         rows.count = claim.value
         return rows.count
 
-    def _count_evaluation(self, rows: Rows) -> None:
-        """Give evaluations their own steps, if they are counted as training is."""
-        count = settle("step", self.counters.readings(rows.table), rows).value
-        column = count.column if count else None
-        names_something = column is not None and column.role is None and column.label  # 'Accuracy: 9112/10000'
-        if count and not names_something and (count.unit == "step" or self.result.unit == "epoch"):
-            rows.count = count
-
-    def _bars(self, with_loss: bool) -> list[Rows]:
-        """Bars as rows: those that show a loss, or else those that are called training's or nothing."""
-        found = [bar for bar in self.bars if len(bar) >= LEAST_ROWS]
-        if with_loss:
-            found = [bar for bar in found if bar.get("loss", "part_loss")]
-        else:
-            found = [bar for bar in found if len(bar) > 2 and (not bar.bar or _TRAINING.search(bar.bar))]
-            found = sorted(found, key=lambda bar: -len(set(bar.columns[0].values)))[:1]
-            found = [bar for bar in found if len(set(bar.columns[0].values)) > 2]
-        return [rows for bar in found if (rows := self._bar_rows(bar))]
+    def _evaluating(self) -> list[Rows]:
+        """The rows of evaluations alone, with their own steps if they are counted as training is."""
+        found = [rows for rows in self.rows if rows.val is not None and rows not in self.training]
+        named = any(_rank(rows) == 0 for rows in self.training)
+        for rows in found:
+            count = settle("step", self.counters.readings(rows.table), rows).value
+            column = count.column if count else None
+            other = column is not None and column.role is None and (column.label or named)  # 'Accuracy: 91% (912/1000)'
+            alike = count is not None and not other and (count.unit == "step" or self.unit == "epoch")
+            rows.count = count if alike else None
+        if any(rows.count for rows in (*found, *(r for r in self.training if r.val))):  # others sum them up
+            found = [rows for rows in found if rows.count or len(rows.table) > 1]
+        return found
 
     def _bar_rows(self, bar: Table) -> Rows | None:
         """The states of a bar as steps, the last state of each position; a bar for every epoch is unrolled."""
@@ -228,19 +203,15 @@ class _Meaning:
             again = i + 1 < len(bar) and at[i + 1] == at[i] and elapsed[i + 1] >= elapsed[i]
             if again and not epoch and loss and at[i] == whole[i] and elapsed[i + 1] == elapsed[i]:
                 again = loss.values[i + 1] == loss.values[i]  # else the next epoch has one batch, too
-            if not again and (at[i] > 0 or (loss and len(last) < 3)):
+            if not again and at[i] > 0:
                 last.append(i)
         if not last:
             return None
         table = bar.select(last)
         rows = Rows(table, table.get("loss", "part_loss"), table.get("val_loss"))
         position, of = (table.columns[bar.columns.index(column)] for column in (position, of))
-        batches = constant(of)
-        if epoch is not None:
-            rows.count = self.counters.nested(table, position, table.columns[bar.columns.index(epoch)])
-        else:
-            steps, rounds = laps(position, of, rows.loss)
-            rows.count = Numbering(steps, batches if not rounds else None)
+        outer = table.columns[bar.columns.index(epoch)] if epoch else laps(position, of, rows.loss)
+        rows.count = self.counters.counted(table, position, outer if epoch or any(outer.values) else None).value
         return rows
 
     # --- totals and times ---
@@ -265,9 +236,9 @@ class _Meaning:
             if epochs > 1 and sum(abs(n / epochs - 1) < 0.03 for n in each) > 0.8 * len(each):
                 readings.append(Reading(epochs * batches, "the time left", "time left", epochs * batches))
         claim = settle("total_steps", readings, rows)
-        rows.total = claim.value
-        if claim.refused and not claim.readings:
-            rows.count = count._replace(totals=None)
+        refused = bool(claim.refused and not claim.readings)
+        rows.count = count._replace(total=claim.value, totals=None if refused else count.totals)
+        if refused:
             self._doubt(claim)
 
     def _settle_times(self, rows: Rows) -> None:
@@ -275,16 +246,12 @@ class _Meaning:
         readings = readings_of_times(rows, bar, self.means, self.settings.get("tokens_per_step"))
         claim = settle("step_time_s", readings, rows)
         rows.times = claim.value
-        if (
-            rows.times is None
-            and claim.refused
-            and any(why == "it is not what passed on the clock" for _, why in claim.refused)
-        ):
+        if rows.pace and claim.refused and not claim.readings:
             self._doubt(claim)
 
     def _doubt(self, claim: Claim) -> None:
-        if all(doubt.name != claim.name for doubt in self.result.doubts):
-            self.result.doubts.append(claim.doubt())
+        if all(doubt.name != claim.name for doubt in self.doubts):
+            self.doubts.append(claim)
 
 
 # --- tables ---
@@ -293,17 +260,16 @@ class _Meaning:
 def _trainer(found: Tables) -> Trainer | None:
     """The trainer whose signs most rows have; what it alone means by some labels is noted."""
     scores: Counter[str] = Counter()
-    by_name: dict[str, Trainer] = {}
     saves = any(event.kind == "saved" for event in found.events)
     for table in found.tables:
         trainer, _ = trainer_of(table.signs(), saves)
         if trainer:
             trains = table.get("loss", "time_s", "elapsed_s") and not table.get("val_loss", "val_bpb")
             scores[trainer.name] += len(table) * (1000 if trains else 1)
-            by_name[trainer.name] = trainer
     if not scores:
         return None
-    trainer = by_name[scores.most_common(1)[0][0]]
+    name = scores.most_common(1)[0][0]
+    trainer = next(trainer for trainer in trainers() if trainer.name == name)
     for column in (column for table in found.tables for column in table.columns):
         if column.label in trainer.roles and column.part in ("", "duration"):
             column.role = trainer.roles[column.label]
@@ -316,19 +282,20 @@ def _kind_of_bar(table: Table) -> tuple[str, str]:
 
 def _streams(tables: list[Table]) -> list[Table]:
     """Lines of different makes as one table, where they begin with one counter, and one has all values of the other."""
-    tables = [table for table in tables if not any(table.is_cut(other) for other in tables)]
-    streams: list[list[Table]] = []
+    end = max(filter(len, tables), key=lambda table: table.at[-1], default=None)
+    if end is not None and any(end.is_cut(other) for other in tables):
+        tables = [table for table in tables if table is not end]
+    streams: dict[Any, list[list[Table]]] = defaultdict(list)  # by the counter that they begin with
     for table in sorted(tables, key=lambda table: -len(table.columns)):
         names = table.names()
-        alike = names[0] and table.columns[0].role in COUNTERS and table.get(*LOSSES, "time_s", "steps_s", "bare_time")
-        for stream in streams if alike else ():
-            others = stream[0].names()
-            if names[0] == others[0] and {*names} <= {*others}:
-                stream.append(table)
-                break
+        alike = table.columns[0].role in COUNTERS and table.get(*LOSSES, "time_s", "steps_s", "bare_time")
+        known = streams[names[0] if names[0] and alike else table]
+        same = next((stream for stream in known if {*names} <= {*stream[0].names()}), None)
+        if same is None:
+            known.append([table])
         else:
-            streams.append([table])
-    return [Table.joined(stream, no_loss=LEFT_OUT) for stream in streams]
+            same.append(table)
+    return [Table.joined(stream, no_loss=LEFT_OUT) for known in streams.values() for stream in known]
 
 
 def _epochs_of(bar: Table, headed: bool) -> Table:
@@ -349,6 +316,10 @@ def _rank(rows: Rows) -> int:
     """How well it is known what numbers them: a named counter, a number without a name, or something around them."""
     column = rows.count.column if rows.count else None
     return 2 if column is None else column.role not in COUNTERS
+
+
+def _length(bar: Table) -> int:
+    return len(set(bar.columns[0].values))
 
 
 def _kind(rows: Rows) -> tuple[int, str, str]:

@@ -85,9 +85,9 @@ class EventReader:
         self._seconds: list[dict[str, float]] = [{}]  # by phase, and "wall", of each session of the run
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> Run:
         """The last run."""
-        return self.runs[-1] if self.runs else None
+        return self.runs[-1] if self.runs else self._new_run()
 
     def take(self, events: Sequence[e.AnyEvent | None]) -> None:
         """Add the events of successive lines: consecutive iterations in one batch, others one by one."""
@@ -106,24 +106,20 @@ class EventReader:
         self.details.end = None
         for rising in _rising(found):
             self._add_steps(rising)
-        self._count_time(found[0])
         self.clock.extend(each.t for each in found[-LAST_LINES:] if each.t is not None)
-        if self.clock:
-            self._seconds[-1]["wall"] = self.clock[-1]
+        for each in (found[0], found[-1]):
+            self._count_time(each)
 
     def _add_steps(self, found: list[e.Iter]) -> None:
         """Add iterations whose steps rise, to the run that the first of them belongs to."""
-        run, back = self.run or self._new_run(), self.back
+        run, back = self.run, self.back
         step, last = found[0].step, run.last_step
-        if step == last and back is None:
-            run.duplicates_dropped += 1
-            if len(found) > 1:
-                self._add_steps(found[1:])
-            return
         self.back = None
         if last is None:
             run.begins_with_resume = back is not None and step > 1
-        elif back is not None or run.steps.step[0] < step <= last:
+        elif back is None and step == last:  # the same line again
+            run.cut_from(step)
+        elif back is not None or run.steps.step[0] < step < last:
             run.cut_from(step)
             again = [] if isinstance(back, e.Rollback) else [step]
             run.resumed_at = [at for at in run.resumed_at if at < step] + again
@@ -137,12 +133,12 @@ class EventReader:
             found = [each for place, each in enumerate(found) if place in kept or each.loss is None]
         run.steps.extend(
             [each.step for each in found],
-            _column([each.loss for each in found], missing=NOT_FINITE),
-            _column([each.seconds for each in found], above=0),
-            _column([each.lr for each in found]),
-            _column([each.grad_norm for each in found]),
-            _column([each.tokens_per_second for each in found], above=0),
-            _column([each.mfu for each in found], scale=100),
+            _column(found, "loss", missing=NOT_FINITE),
+            _column(found, "seconds", above=0),
+            _column(found, "lr"),
+            _column(found, "grad_norm"),
+            _column(found, "tokens_per_second", above=0),
+            _column(found, "mfu", scale=100),
         )
         _add_series(run, found)
 
@@ -156,7 +152,7 @@ class EventReader:
         """Add one event that is no iteration."""
         if isinstance(event, e.Start):
             self._begin_session(event)
-        run, details = self.run or self._new_run(), self.details
+        run, details = self.run, self.details
         match event:
             case e.Forecast():
                 details.forecast = event
@@ -198,7 +194,7 @@ class EventReader:
     def _begin_session(self, start: e.Start) -> None:
         self._close_session()
         if start.first_step > 0:
-            run, before = self.run or self._new_run(), self.details.start
+            run, before = self.run, self.details.start
             self._go_back(run, start, start.first_step)
             if before.dataset_fingerprint != start.dataset_fingerprint:
                 self.details.ladder = None
@@ -243,11 +239,12 @@ class EventReader:
         self.trained = self.trained or isinstance(event, e.Iter | e.End)
 
     def _close_session(self) -> None:
-        """Give the run what was recorded so far. What precedes a session's first step is not counted yet, and nothing
-        where a session did not tell its wall time, as a console log may not."""
-        if self.run is None:
-            return
-        self.run.details = self.details
+        """Give the run what was recorded so far.
+
+        What precedes a session's first step is not counted yet; nothing is, if a session did not tell its wall time.
+        """
+        if self.runs:
+            self.run.details = self.details
         if self.trained and all("wall" in session for session in self._seconds):
             phases: dict[str, float] = defaultdict(float)
             for session in self._seconds:
@@ -284,7 +281,7 @@ class OwnRun:
     def read_on(self, until: float = math.inf) -> bool:
         """Read what was appended, until `time.monotonic()` is `until`; the whole file if it was replaced or truncated.
 
-        Returns whether all was read. Raises OSError, and NewerVersionError each time.
+        Returns whether all was read. Raises OSError, and NewerVersionError with every attempt to read such a file.
         """
         with (self.folder / "events.jsonl").open("rb") as file:
             size, head = os.fstat(file.fileno()).st_size, file.read(HEAD_BYTES)
@@ -341,9 +338,10 @@ def _rising(found: list[e.Iter]) -> Iterator[list[e.Iter]]:
 
 
 def _column(
-    values: list[float | None], scale: float = 1, above: float = -math.inf, missing: float = MISSING
+    found: list[e.Iter], field: str, scale: float = 1, above: float = -math.inf, missing: float = MISSING
 ) -> list[float]:
-    """The values; `missing` for what was not written, or cannot be."""
+    """The values of a field; `missing` for what was not written, or cannot be."""
+    values: list[float | None] = [getattr(each, field) for each in found]
     return [scale * value if value is not None and value > above else missing for value in values]
 
 

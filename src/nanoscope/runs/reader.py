@@ -47,17 +47,14 @@ def read_log(path: str) -> Log:
         return read_stream(sys.stdin.buffer, "-")
     file = Path(path)
     try:
-        for events in (
-            file,
-            file / "events.jsonl",
-            *([file.parent / "events.jsonl"] if file.name == "console.log" else []),
-        ):
-            if events.name == "events.jsonl" and events.is_file():
-                from nanoscope.runs.own import OwnRun
+        folder = file if file.is_dir() else file.parent
+        is_run = file.is_dir() or file.name in ("events.jsonl", "console.log")
+        if is_run and (folder / "events.jsonl").is_file():
+            from nanoscope.runs.own import OwnRun
 
-                log = OwnRun(events.parent).read(path)
-                log.read_instead = "" if events == file or file.is_dir() else events.name
-                return log
+            log = OwnRun(folder).read(path)
+            log.read_instead = "events.jsonl" if file.name == "console.log" else ""
+            return log
         found = open_log(file)
         if isinstance(found, Tables):
             return assemble(found, path, keep_rows=False)
@@ -72,8 +69,5 @@ def read_log(path: str) -> Log:
 def _did_you_mean(file: Path) -> Message | str:
     if hint := did_you_mean_run(file):
         return hint
-    try:
-        names = [entry.name for entry in file.parent.iterdir()]
-    except OSError:
-        return ""
+    names = [entry.name for entry in file.parent.glob("*")]
     return did_you_mean(file.name, names, lambda name: str(file.parent / name))

@@ -8,7 +8,7 @@ In the columns NaN means 'not printed'; a loss that was printed but is not finit
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from nanoscope.runs.details import RunDetails
@@ -107,13 +107,27 @@ class LoggedError:
     run: "Run | None"
 
 
+class Reading(NamedTuple):
+    """One way to read a field. Readings of one descent (a column, a bar, the clock) are one witness."""
+
+    value: Any
+    why: str
+    descent: str
+    size: float | None = None  # as it is shown
+
+
 @dataclass(eq=False, repr=False)
-class Doubt:
-    """A field that the log does not settle: readings that contradict each other, as (value, why)."""
+class Claim:
+    """What a log says about a field: the readings that nothing refused, and the others with what refused them. Without
+    a reading that counts it is a doubt."""
 
     name: str
-    readings: list[tuple[Any, str]]
-    refused: list[tuple[Any, str]] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    refused: list[tuple[Reading, str]] = field(default_factory=list)
+
+    @property
+    def value(self) -> Any:
+        return self.readings[0].value if self.readings else None
 
 
 @dataclass(eq=False, repr=False)
@@ -149,7 +163,7 @@ class Run:
     loss_in_bits: bool = False  # the loss is a base-2 logarithm (fairseq), not in nats
     loss_is_average: bool = False  # the printed training loss is smoothed, or the mean since the epoch began
     tok_s_per_device: bool = False  # printed tokens/s are one device's, not the whole run's
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[Claim] = field(default_factory=list)
     unused_columns: tuple[str, ...] = ()  # of the records, where the format tells
     details: "RunDetails | None" = None  # what only nanoscope's own runs record
 

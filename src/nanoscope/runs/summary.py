@@ -19,7 +19,7 @@ from nanoscope.files import is_plain_file, read_json
 from nanoscope.runs.details import Setting
 from nanoscope.runs.events import COMPLETE, End, NewerVersionError
 from nanoscope.runs.own import OwnRun
-from nanoscope.runs.run import NOT_FINITE, OWN_FORMAT, OWN_TRAITS, Run
+from nanoscope.runs.run import NOT_FINITE, Run
 
 State = Literal["starting", "live", "stalled", "finished", "stopped", "failed", "unreadable"]
 ALIVE: tuple[State, ...] = ("starting", "live", "stalled")
@@ -55,7 +55,7 @@ class RunSummary(OwnRun):
 
     @property
     def run(self) -> Run:
-        return self.reader.run or Run(OWN_FORMAT, OWN_TRAITS)
+        return self.reader.run
 
     @property
     def end(self) -> End | None:
@@ -170,7 +170,7 @@ class RunSummary(OwnRun):
             reason = self.end.reason
             return "finished" if reason in COMPLETE else "stopped" if reason == "interrupted" else "failed"
         if not _is_alive(self.folder, self.updated):
-            return "stopped" if self.reader.runs else "unreadable"
+            return "stopped" if self.reader.sessions or self.step is not None or self.run.evals else "unreadable"
         if not self.reader.trained:
             return "starting"
         return "stalled" if time.time() - self.updated > self.patience_seconds else "live"

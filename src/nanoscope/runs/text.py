@@ -22,12 +22,6 @@ _BACKSPACES = re.compile(r"\x08{2,}")
 _QUOTES = re.compile(r"^(?:\s{0,3}>){1,4} ?")
 
 
-def _encoding(head: bytes) -> str:
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    return "utf-8-sig"  # UTF-16 without a mark comes out as ASCII with NULs between, which are dropped below
-
-
 def _is_clean(text: str) -> bool:
     if "&" in text and _ENTITY.search(text):
         return False
@@ -42,7 +36,9 @@ def clean_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
     The carriage returns of a progress bar split a line, but do not count.
     """
     chunk = stream.read(CHUNK_BYTES)
-    decoder = codecs.getincrementaldecoder(_encoding(chunk[:4]))(errors="replace")
+    # UTF-16 without a mark comes out as ASCII with NULs between, which are dropped below.
+    encoding = "utf-16" if chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     number, tail = 1, ""
     while chunk:
         text = tail + decoder.decode(chunk)
@@ -90,13 +86,12 @@ def clean(line: str) -> str:
 
 
 # What loggers and launchers write before a line: a rank, a time, a logger's name and level.
-_LAUNCHER = re.compile(r"\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: (?!(?:train(?:ing)? )?loss)")
-_PREFIXES = frozenset("[(0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")  # what they begin with
+_LAUNCHER = r"(?:\[(?:rank)?\d{1,5}\]:\s?|\d{1,4}: (?!(?:train(?:ing)? )?loss))"
 _DATE = r"(?:\d{4}[-/]\d\d[-/]\d\d|\d\d/\d\d/\d{2,4})"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _LEVEL = r"(?:INFO|WARN(?:ING)?|DEBUG|ERROR|CRITICAL)"
 # One of the decorations that a line may begin with; several may follow each other.
-_DECORATION = re.compile(
+_DECORATION = (
     rf"\s{{0,8}}(?:\[(?!CU|NCCL|MPI)[^\]]{{0,60}}(?:{_DATE}|{_TIME}|{_LEVEL}|rank|RANK|\.py)[^\]]{{0,60}}\]:?"
     r"|\[(?!(?i:train(?:ing)?|val\w{0,7}|eval\w{0,7}|test)\])[A-Za-z_][\w.-]{0,40}\]:?"
     r"|\(\w{1,40} pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)"
@@ -105,6 +100,7 @@ _DECORATION = re.compile(
     rf"|(?:- )?[\w.]{{1,120}} - {_LEVEL} - |- {_LEVEL} - [\w.]{{1,80}} - |(?:\| )?{_LEVEL}\b(?: \||:)?"
     r"|[IWE]\d{4} [\d:.]{8,16}\s{1,8}\d{1,9} [^\]\s]{1,80}\]|rank\s?\d{1,5}:|[-|>:]{1,3}(?=\s))\s?"
 )
+_PREFIX = re.compile(rf"[ \t]*+(?:(?=[\[(0-9A-Z]){_LAUNCHER}?(?:{_DECORATION}){{0,8}}+)?")
 
 
 def without_prefix(line: str) -> str:
@@ -114,17 +110,5 @@ def without_prefix(line: str) -> str:
 
 def prefix_end(line: str) -> int:
     """Where the message of a line begins, behind what a logger or launcher wrote before it."""
-    start = len(line) - len(line.lstrip(" \t"))
-    if line[start : start + 1] not in _PREFIXES:
-        return start
-    launcher = _LAUNCHER.match(line, start)
-    return _decoration_end(line, launcher.end() if launcher else start)
-
-
-def _decoration_end(line: str, start: int) -> int:
-    for _ in range(8):
-        found = _DECORATION.match(line, start)
-        if found is None:
-            break
-        start = found.end()
-    return start
+    prefix = _PREFIX.match(line)
+    return prefix.end() if prefix else 0

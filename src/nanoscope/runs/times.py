@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from nanoscope.runs.claims import LONG_LINE, NAN, SAMPLE, Reading, Rows, Times, falls, middle, runs_on, scaled
+from nanoscope.runs.claims import LONG_LINE, NAN, SAMPLE, Rows, Times, middle, runs_on, scaled
 from nanoscope.runs.columns import Column, Table
+from nanoscope.runs.run import Reading
 
 TIMES = ("time_s", "steps_s", "bare_time", "elapsed_s", "bare_elapsed")
 FAST_S = 0.5  # a bar's clock shows whole seconds: for faster steps its pace tells more
@@ -46,10 +47,10 @@ def _of_column(column: Column, rows: Rows, means: dict[str, Any], begins_at_zero
     if inverse:
         return [Reading(Times(inverse, "printed", False, resolution), "the printed rate", "rate")]
     elapsed = column.role in ("elapsed_s", "bare_elapsed")
-    if elapsed and falls(values, 0.8):
-        return []  # it shows the time left
-    if (runs_on(values) and not means.keys() & {"time_of_step", "time_of_line"}) or (
-        elapsed and (len(values) <= 3 or column.rises() >= 0.5)
+    if (
+        (runs_on(values) and not means.keys() & {"time_of_step", "time_of_line"})
+        or (elapsed and (len(values) <= 3 or column.rises() >= 0.5))
+        or (rows.pace and abs(1 - rows.pace * (steps[-1] - steps[0]) / ((values[-1] - values[0]) or NAN)) < 0.1)
     ):
         return [_clock(values, steps, "the running time that is printed", "cumulative", resolution, begins_at_zero)]
     size = middle([t for t in values[1:SAMPLE] if t > 0]) or 0.0
@@ -72,7 +73,7 @@ def _is_mean(values: Sequence[float], rows: Rows, column: Column) -> bool:
     if clock is None or clock is column or not runs_on(clock.values):
         return False
     triples = zip(scaled(clock), values, rows.steps or (), strict=True)
-    pairs = [(now, mean * step) for now, mean, step in triples if step > 20 and mean > 0][:SAMPLE]
+    pairs = [(now, mean * step) for now, mean, step in triples if mean > 0][:SAMPLE]
     return len(pairs) > 10 and sum(abs(now - whole) <= 0.02 * whole + 1 for now, whole in pairs) > 0.9 * len(pairs)
 
 
@@ -121,8 +122,8 @@ def _by_time_left(rows: Rows) -> list[Reading]:
     of_epoch, of_run = rows.table.get("epoch_left_s"), rows.table.get("eta_s")
     if of_epoch and batches:
         ahead, left = [batches - (step - 1) % batches - 1 for step in steps], of_epoch
-    elif of_run and rows.total:
-        ahead, left = [rows.total - step for step in steps], of_run
+    elif of_run and rows.count and (total := rows.count.total):
+        ahead, left = [total - step for step in steps], of_run
     else:
         return []
     values = array("d", (t / n if n > 0 < t else NAN for t, n in zip(scaled(left), ahead, strict=True)))

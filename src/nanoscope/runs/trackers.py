@@ -61,7 +61,7 @@ def open_log(path: Path) -> BinaryIO | Tables:
     """The log at this path: a file as it is, or the tables of what a tracker wrote."""
     if path.is_file() and path.match(_EVENT_FILE):
         return _tables(_tensorboard_points({"": path}))
-    if path.is_file():
+    if not path.is_dir():
         file = path.open("rb")
         if path.suffix != ".db" and file.peek(len(_SQLITE))[: len(_SQLITE)] != _SQLITE:
             return file

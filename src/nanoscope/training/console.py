@@ -26,7 +26,7 @@ class Outlet:
     """
 
     def __init__(self, stop: StopRequest) -> None:
-        self._stream, self._lost, self._stop = sys.stdout, False, stop
+        self._stream, self._stop = sys.stdout, stop
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -40,11 +40,9 @@ class Outlet:
 
     def _try(self, action: Callable[..., object], *arguments: str) -> None:
         try:
-            if not self._lost:
-                action(*arguments)
+            action(*arguments)
         except OSError as error:
-            self._lost = True
-            with suppress(OSError, ValueError):  # what is left in the buffer has to go somewhere
+            with suppress(OSError, ValueError):  # from now on nothing fails; also what is left in the buffer goes there
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             if isinstance(error, BrokenPipeError):
                 self._stop.ask(BROKEN_PIPE)

@@ -91,6 +91,7 @@ class Engine:
         notify: Callable[[int, int], None] = ignore,
     ) -> None:
         self.config, self.machine, self.notify = config, machine, notify
+        self.device, self.processes = machine.device, machine.processes
         self.plain_model, self.model, self.compiled = model, cast(nn.Module, model), False
         self.micro_batch = min(micro_batch or config.batch_size, config.batch_size)
         self.optimizer = build_optimizer(model, config, machine.choice.type, machine.choice.dtype)
@@ -125,11 +126,12 @@ class Engine:
         self.machine.synchronize()
         now = time.perf_counter()
         # If one process's loss is not finite, neither is the sum: all of them notice it.
-        processes = self.machine.processes
-        loss, norms = processes.sum([share.item(), norm.item()])
+        loss, norms = self.processes.sum([share.item(), norm.item()])
         # float16 overflows now and then, which is what the scaler is for: there only the loss is a sign of trouble.
         finite = math.isfinite(loss) and (self.scaler.is_enabled() or math.isfinite(norms))
-        return Step(loss, norms / processes.world, now - began, finite, spent, now - before_update if timed else None)
+        return Step(
+            loss, norms / self.processes.world, now - began, finite, spent, now - before_update if timed else None
+        )
 
     def passes(
         self,
@@ -143,7 +145,7 @@ class Engine:
         None if it was `abandoned`; then there are no gradients. `seconds`: to append those of each micro-batch to.
         """
         self._seed_dropout(step)
-        device, world = self.machine.device, self.machine.processes.world
+        device, world = self.device, self.processes.world
         pinned = device.type == "cuda"  # only from pinned memory is it safe not to wait for the copy
         parts = split(batches, self.micro_batch)
         mean_loss = torch.zeros((), device=device)
@@ -203,17 +205,15 @@ class Engine:
             raise JobError(SEQUENCE_TOO_LARGE) if is_out_of_memory(error) else error from None
         dense = [p.grad for p in model.parameters() if p.grad is not None and not p.grad.is_sparse]
         fixed = checkpoint_bytes(self.optimizer) + sum(gradient.nbytes for gradient in dense) + saved.weight_copies
-        fixed += PROCESS_BYTES if self.machine.device.type == "cpu" else 0
+        fixed += PROCESS_BYTES if self.device.type == "cpu" else 0
         logits = 4 * self.config.block_size * model.config.vocab_size  # their gradients exist beside what was saved
         problem = self._compile(step) if self.machine.choice.compile else None
         self.compiled = self.model is not model
         fastest = self._measure(first, step)
         self.zero_grad()
-        if self.machine.processes.world > 1:
-            device = self.machine.device
-            self.model = DistributedDataParallel(
-                self.model, device_ids=[device.index] if device.type == "cuda" else None
-            )
+        if self.processes.world > 1:
+            gpu = [self.device.index] if self.device.type == "cuda" else None
+            self.model = DistributedDataParallel(self.model, device_ids=gpu)
         return WarmUp(fastest, Memory(fixed, saved.bytes + 2 * logits), sum(map(Tensor.numel, dense)), problem)
 
     def halve_micro_batch(self, step: int) -> None:
@@ -222,12 +222,12 @@ class Engine:
         before = self.micro_batch
         if before == 1:
             raise JobError(SEQUENCE_TOO_LARGE)
-        if self.machine.processes.world > 1:  # the others would wait for this one's gradients
+        if self.processes.world > 1:  # the others would wait for this one's gradients
             raise JobError(
                 "out of memory at iteration {step}\nUse a --batch_size smaller than {before}.", step=step, before=before
             )
         self.micro_batch = before // 2
-        release(self.machine.device)
+        release(self.device)
         self.notify(before, self.micro_batch)
 
     def _compile(self, step: int) -> str | None:
@@ -266,12 +266,12 @@ class Engine:
     def _seed_dropout(self, step: int) -> None:
         """Dropout depends on seed, iteration and process alone: a resumed run needs no random state to repeat it."""
         if self.config.dropout > 0 or self.config.ngram_dropout > 0:
-            mixed = (self.config.seed * 1_000_003 + step) * 1_000_003 + self.machine.processes.rank
+            mixed = (self.config.seed * 1_000_003 + step) * 1_000_003 + self.processes.rank
             torch.manual_seed(mixed % 2**63)
 
 
 def until_it_fits(attempt: Callable[[], Result], halve: Callable[[], None]) -> Result:
-    """What `attempt` returns, once it does: while memory runs out, `halve` makes its batch smaller."""
+    """Call `attempt` until its batch fits in memory: each time it doesn't, `halve` makes the batch smaller."""
     while True:
         try:
             return attempt()

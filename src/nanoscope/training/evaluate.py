@@ -29,7 +29,8 @@ class Estimate:
     """Mean cross-entropy per token over some windows, and the standard error of that mean."""
 
     loss: float
-    stderr: float
+    stderr: float | None
+    """None for a single window, or if the loss is not finite."""
     losses: list[float]
     """The loss of each window, in the order of the split."""
 
@@ -141,7 +142,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def _estimate(losses: list[float]) -> Estimate:
     count = len(losses)
     mean = math.fsum(losses) / count
-    variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1) if count > 1 else math.nan
+    if count == 1 or not math.isfinite(mean):
+        return Estimate(mean, None, losses)
+    variance = math.fsum((loss - mean) ** 2 for loss in losses) / (count - 1)
     return Estimate(mean, math.sqrt(variance / count), losses)
 
 

@@ -25,10 +25,10 @@ SMALLER_MODEL = "--n_layer=6 --n_head=6 --n_embd=384 --block_size=256"
 
 
 def first_seconds(engine: Engine, evaluator: Evaluator, measured: WarmUp) -> dict[str, float | None]:
-    """What to expect of each phase before the first iteration."""
-    config, fastest, world = engine.config, measured.fastest, engine.machine.processes.world
+    """The expected seconds of each phase, before the first iteration."""
+    config, fastest, world = engine.config, measured.fastest, engine.processes.world
     each = fastest.seconds / fastest.sequences / world
-    update = OPTIMIZER_SECONDS[config.recipe] * measured.updated if engine.machine.device.type == "cpu" else 0.0
+    update = OPTIMIZER_SECONDS[config.recipe] * measured.updated if engine.device.type == "cpu" else 0.0
     return {
         "step": config.sequences_per_step * each + update,
         "eval": evaluator.windows * FORWARD_SHARE * each * world,
@@ -52,8 +52,8 @@ def warnings(
     better = seconds * sequences / before
     too_large = memory is not None and not memory.fits(micro_batch, available)
     fitting = memory.largest(available) if memory and too_large else config.batch_size
-    hopeless = fitting < 1 or better > LONG_STEP
-    if hopeless:
+    needs_smaller_model = fitting < 1 or better > LONG_STEP
+    if needs_smaller_model:
         advice = Message("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
     else:
         batch_size = min(fitting, sequences, micro_batch or config.batch_size)
@@ -78,7 +78,7 @@ def warnings(
                 advice=advice,
             )
         )
-    if (expected.seconds or 0.0) > LONG_RUN and not hopeless:
+    if (expected.seconds or 0.0) > LONG_RUN and not needs_smaller_model:
         steps = max(int(GOOD_RUN / better), 1)
         found.append(
             Message(

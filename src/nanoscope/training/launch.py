@@ -51,7 +51,7 @@ from nanoscope.training.resume import (
 from nanoscope.training.run import Run
 from nanoscope.training.run_folder import RunFolder, writing
 from nanoscope.training.stopping import StopRequest
-from nanoscope.training.trackers import wanted
+from nanoscope.training.trackers import requested
 from nanoscope.training.trainer import train
 from nanoscope.version import __version__
 
@@ -71,17 +71,20 @@ class Started(NamedTuple):
 def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
     with ExitStack() as resources:
         processes = Processes.from_environment()
-        origin = find_start_point(resolved, processes, resources)
-        wanted(origin.config)  # refuses those that are not installed
+        start_point = find_start_point(resolved, processes, resources)
+        requested(start_point.config)  # refuses those that are not installed
         resources.callback(torch.set_num_threads, torch.get_num_threads())
-        cpu_dtype = origin.resumed.cpu_dtype if origin.resumed else None
-        machine, notes = choose_machine(origin.config, processes, cpu_dtype)
-        dataset = open_data(origin, processes, "tokenizer" in resolved.typed)
-        notes += check_data(dataset, origin.checkpoint)
-        torch.manual_seed(origin.config.seed)
-        checkpoint, state = origin.checkpoint, origin.checkpoint.progress if origin.checkpoint else TrainingState()
+        cpu_dtype = start_point.resumed.cpu_dtype if start_point.resumed else None
+        machine, notes = choose_machine(start_point.config, processes, cpu_dtype)
+        dataset = open_data(start_point, processes, "tokenizer" in resolved.typed)
+        notes += check_data(dataset, start_point.checkpoint)
+        torch.manual_seed(start_point.config.seed)
+        checkpoint, state = (
+            start_point.checkpoint,
+            start_point.checkpoint.progress if start_point.checkpoint else TrainingState(),
+        )
         model, config, more = initial_model(
-            origin.config, dataset, machine, checkpoint=checkpoint, weights=origin.weights
+            start_point.config, dataset, machine, checkpoint=checkpoint, weights=start_point.weights
         )
         engine = Engine(config, model, machine, state.micro_batch)
         if checkpoint is not None:
@@ -90,24 +93,26 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
         resources.callback(data.close)
         for split in data.evaluator.splits.values():
             split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
-        folder = origin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+        folder = start_point.folder or new_folder(
+            resolved, processes, resources
+        )  # not before: mistakes leave no folder
         with writing(folder.given):
-            run = open_run(replace(config, out_dir=str(folder.path)), origin, folder, data, state, terminal, clock)
+            run = open_run(replace(config, out_dir=str(folder.path)), start_point, folder, data, state, terminal, clock)
             resources.callback(run.reporter.close)
-            prepare_first_step(run, engine, data, checkpoint, origin.notes + notes + more)
+            prepare_first_step(run, engine, data, checkpoint, start_point.notes + notes + more)
         return Started(run, engine, data, resources.pop_all())
 
 
-def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -> Dataset:
+def open_data(start_point: StartPoint, processes: Processes, tokenizer_typed: bool) -> Dataset:
     """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait.
 
     A known corpus is read with the kind of tokenizer that the weights were trained with, unless another was typed.
     """
-    config, kind, resumed = origin.config, str(origin.config.tokenizer), origin.resumed
+    config, kind, resumed = start_point.config, str(start_point.config.tokenizer), start_point.resumed
     own = resumed is not None and "dataset" not in resumed.changed | resumed.for_session
-    run = origin.folder.path if origin.folder and own else None
-    if origin.weights is not None and not tokenizer_typed:
-        known = origin.weights.tokenizer if config.dataset in CORPORA else None
+    run = start_point.folder.path if start_point.folder and own else None
+    if start_point.weights is not None and not tokenizer_typed:
+        known = start_point.weights.tokenizer if config.dataset in CORPORA else None
         kind = known.kind if known else "auto"
     folder = None
     if processes.first:
@@ -120,7 +125,7 @@ def open_data(origin: StartPoint, processes: Processes, tokenizer_typed: bool) -
 
 def open_run(
     config: TrainConfig,
-    origin: StartPoint,
+    start_point: StartPoint,
     folder: RunFolder,
     data: Data,
     state: TrainingState,
@@ -129,8 +134,8 @@ def open_run(
 ) -> Run:
     processes = data.machine.processes
     sinks: list[Sink] = [terminal] if processes.first else []
-    if processes.first and not (config.eval_only and origin.resumed):  # an evaluation leaves no trace in a run
-        sinks = [*open_sinks(folder, terminal), *(tracker(folder.path) for tracker in wanted(config))]
+    if processes.first and not (config.eval_only and start_point.resumed):  # an evaluation leaves no trace in a run
+        sinks = [*open_sinks(folder, terminal), *(tracker(folder.path) for tracker in requested(config))]
     writer = CheckpointWriter(folder, config.keep_checkpoints)
     writer.saved_step = state.step if folder.holds_run() else None
     return Run(
@@ -145,7 +150,7 @@ def open_run(
         MachineMetrics(data.machine.device),
         data.dataset.tokenizer,
         data.evaluation,
-        origin.resumed,
+        start_point.resumed,
     )
 
 
@@ -156,10 +161,10 @@ def prepare_first_step(
 
     An evaluation alone needs no warm-up.
     """
-    training = not run.config.eval_only and run.state.step < run.config.max_iters
+    machine, training = engine.machine, not run.config.eval_only and run.state.step < run.config.max_iters
     halved: list[tuple[int, int]] = []
     engine.notify = lambda before, now: halved.append((before, now))
-    if engine.machine.choice.compile and training:
+    if machine.choice.compile and training:
         run.reporter.progress(Message("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
     run.start = start_event(run, engine, data)
@@ -193,7 +198,7 @@ def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> 
         epochs_per_step=epochs,
         epochs=(step + expected.steps) * epochs,
         memory_bytes=warmed_up.memory.total(engine.micro_batch),
-        memory_available=available_bytes(engine.machine.device),
+        memory_available=available_bytes(engine.device),
     )
     found = warnings(run.config, expected, warmed_up.memory, engine.micro_batch, run.processes.world)
     run.reporter.emit(expected, *(Note(text=text, level="warning") for text in found))
@@ -231,7 +236,7 @@ def start_event(run: Run, engine: Engine, data: Data) -> Start:
 
 
 Closing = Callable[[str], Sequence[Shown]]
-"""The last lines about the run in a folder. Training doesn't judge runs: whoever starts one may pass in what does."""
+"""Returns what to print after the run in a folder has finished: its verdict, which is not training's to give."""
 
 
 def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> int:

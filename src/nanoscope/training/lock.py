@@ -44,8 +44,8 @@ class Holder(msgspec.Struct, frozen=True):
     @property
     def may_be_running(self) -> bool:
         """Whether it is another process that runs, as far as this machine can tell."""
-        elsewhere = self.host != platform.node()
-        return self != _this_process() and (elsewhere or psutil.pid_exists(self.pid))
+        here = self.host == platform.node()
+        return not here or (self.pid != os.getpid() and psutil.pid_exists(self.pid))
 
 
 @cache
@@ -122,7 +122,7 @@ class RunLock:
             self._note_seen = _identity(self.note)
 
     def _look_again(self) -> None:
-        """Decide whose folder it is, after lock.json was found to be another file or gone."""
+        """Find out whose folder it is, because lock.json is another file than before, or missing."""
         holder = self._holder()
         if holder == _this_process():
             self._note_seen = _identity(self.note)
@@ -152,7 +152,7 @@ Identity = tuple[int, int]
 
 
 def _identity(path: Path) -> Identity | None:
-    """What tells a file or folder from another at its place; None if there is none. OSError if that can't be told."""
+    """The device and inode of a file or folder, None if it does not exist. OSError if that can't be found out."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):

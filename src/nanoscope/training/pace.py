@@ -41,7 +41,7 @@ def left_to_do(config: TrainConfig, done: int, *, evaluated: bool = False) -> di
 
 
 class Pace:
-    """Recent seconds of each phase: step, eval, checkpoint, sample. Without a clock, a run that is only planned."""
+    """Recent seconds of each phase: step, eval, checkpoint, sample. `clock` is None for a run that is only planned."""
 
     RECENT = 100  # steps: long enough for a steady figure, short enough to follow a machine that gets slower
 
@@ -68,7 +68,7 @@ class Pace:
     def expected(self, phase: str) -> float | None:
         """Seconds of the next step, evaluation, checkpoint or sample."""
         seen = self._seconds.get(phase)
-        return _usual(seen) if seen else self.guess.get(phase)
+        return _typical(seen) if seen else self.guess.get(phase)
 
     def eta_seconds(self, done: int, *, evaluated: bool = False) -> float | None:
         """The rest of the run after `done` iterations; `evaluated`: the evaluation that is due there is done."""
@@ -82,9 +82,9 @@ class Pace:
         """
         if self.expected("step") is None:
             return None
-        between = self.clock.seconds()["other"] / max(self._steps, 1) if self.clock else 0.0
+        overhead = self.clock.seconds()["other"] / max(self._steps, 1) if self.clock else 0.0
         left = left_to_do(self.config, done, evaluated=evaluated)
-        return left["step"] * between + sum(count * (self.expected(phase) or 0.0) for phase, count in left.items())
+        return left["step"] * overhead + sum(count * (self.expected(phase) or 0.0) for phase, count in left.items())
 
     def _until_limit(self, seconds: float) -> float:
         """At most what max_minutes leaves, and the checkpoint at its end."""
@@ -123,7 +123,7 @@ class Pace:
         return len(seconds), sum(seconds) / len(seconds), max(seconds)
 
 
-def _usual(seconds: deque[float]) -> float:
+def _typical(seconds: deque[float]) -> float:
     """The median of the means of some stretches: it follows what comes again and again, and ignores what came once.
 
     The first steps are often slow, and another program may slow down a few of them for a moment.

@@ -20,7 +20,7 @@ class Sink:
     """Receives every event of a run, with its console lines, which may quote files of others. This one ignores them."""
 
     reporter: "Reporter"
-    """The one it belongs to: a sink may have something to report itself."""
+    """The reporter this belongs to: a sink may have something to report itself."""
 
     def write(self, event: AnyEvent, lines: Sequence[Shown]) -> None: ...
 
@@ -28,7 +28,7 @@ class Sink:
         """`step` iterations are done, whether they are logged or not."""
 
     def progress(self, text: Shown) -> None:
-        """Where the run is inside something that takes long; this is shown, not logged."""
+        """How far something is that takes long: shown, not logged."""
 
     def close(self) -> None: ...
 

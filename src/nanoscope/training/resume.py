@@ -66,7 +66,7 @@ class Resumed:
     for_session: Changes
     """What was typed and holds for this invocation only."""
     notes: list[Shown]
-    """About settings that are ignored."""
+    """About settings that are not used."""
     cpu_dtype: str | None = None
     """What dtype=auto has meant for this run on a CPU, if it has trained on one: it stays so (`cpu_dtype` there)."""
     nanogpt: "LoadedCheckpoint | None" = None
@@ -92,12 +92,12 @@ class StartPoint:
     notes: list[Shown] = field(default_factory=list)
 
 
-def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Resolved] | None = None) -> Resolved:
+def resolve_and_make_ready(arguments: Iterable[str], tuned: Callable[[Resolved], Resolved] | None = None) -> Resolved:
     """The configuration that the arguments of `nanoscope train` mean, for `training/launch.py`; the CPU is made ready.
 
     `tuned` may choose other settings of the machine. Called before torch is imported.
     """
-    resolved = resolve_init_from(resolve(words))
+    resolved = resolve_init_from(resolve(arguments))
     if tuned is not None:
         resolved = tuned(resolved)
     config, cpu_dtype = resolved.config, None
@@ -111,7 +111,7 @@ def resolve_and_make_ready(words: Iterable[str], tuned: Callable[[Resolved], Res
 
 
 def resolve_init_from(resolved: Resolved) -> Resolved:
-    """The same with init_from=auto decided: resume the newest run of that name if it has a checkpoint, else begin."""
+    """Replace init_from=auto: resume the newest run of that name if it has a checkpoint, else start a new one."""
     if resolved.config.init_from != "auto":
         return resolved
     resumes = resolved.names_nanogpt or any(folder.can_resume() for folder in _candidates(resolved)[-1:])
@@ -141,14 +141,15 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
         resources.callback(folder.release)
         checkpoint, problems = (resumed.nanogpt, []) if resumed.nanogpt else find_checkpoint(folder.path)
         check_unfinished(checkpoint.progress, resumed, auto=auto)
-        notes = [*resolved.notes, *map(str, problems), *resumed.notes]
+        notes = [*resolved.notes, *problems, *resumed.notes]
+        resumed = replace(resumed, nanogpt=None)  # it is as large as the model and its optimizer
         return StartPoint(resumed.config, folder, checkpoint, resumed, notes=notes)
     begins = [*resolved.notes, *resolved.changes]
     if resolved.config.init_from == "scratch":
         return StartPoint(resolved.config, notes=begins)
     weights = open_weights(resolved.config)
     config, notes = config_for_weights(resolved, weights)
-    return StartPoint(config, weights=weights, notes=[*begins, *map(str, weights.problems), *notes])
+    return StartPoint(config, weights=weights, notes=[*begins, *weights.problems, *notes])
 
 
 def open_weights(config: TrainConfig) -> "OpenedModel":
@@ -197,7 +198,7 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
 
 
 def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
-    """nanoGPT's checkpoint, if that is what is resumed in a folder: a run of ours there counts, unless it is named."""
+    """The ckpt.pt to resume in a folder, if any: a run of ours there takes precedence unless the file is named."""
     named, first = resolved.names_nanogpt, folder.first_event()
     file = Path(resolved.source) if named else folder.path / NANOGPT
     began_with_it = first is not None and first.first_step > 0
@@ -237,7 +238,7 @@ def _cpu_dtype(recorded: dict[str, Any]) -> str | None:
 
 
 def _changes(before: TrainConfig, now: TrainConfig) -> tuple[Changes, Changes]:
-    """What changes for good, and what for this invocation only: everything if it only evaluates."""
+    """What changes for good, and what for this invocation only: all of it if the run is only evaluated."""
     changed: Changes = {}
     for_session: Changes = {}
     for key, item in KEYS.items():
@@ -274,7 +275,7 @@ class NothingToTrainError(Exception):
 
 
 def check_unfinished(state: "TrainingState", resumed: Resumed, *, auto: bool) -> None:
-    """Raise NothingToTrainError if the run has ended. To init_from=auto, being out of patience is an end, too."""
+    """Raise NothingToTrainError if the run has ended. With init_from=auto, so has a run that is out of patience."""
     config, step, run = resumed.config, state.step, resumed.config.out_dir
     if config.eval_only:
         return
@@ -290,7 +291,7 @@ def check_unfinished(state: "TrainingState", resumed: Resumed, *, auto: bool) ->
 
 
 def flags_to_continue(config: TrainConfig, for_session: Changes, ended: EndReason) -> dict[str, object]:
-    """The flags with which a resume continues a run that has ended: as this session did, and further."""
+    """The flags that resume a run that has ended: those of this session, and more iterations if it has finished."""
     settings = without_options({key: now for key, (_, now) in for_session.items()})
     flags = {key: now for key, now in settings.items() if KEYS[key].metadata["holds"] == "invocation"}
     if ended == "finished":
@@ -305,7 +306,7 @@ def out_of_patience(state: "TrainingState", config: TrainConfig) -> bool:
 
 
 def update_records(checkpoint: "LoadedCheckpoint", config: TrainConfig, evaluation: str) -> list[Shown]:
-    """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: what losses are now of."""
+    """Drop those of a checkpoint's records that no longer hold, and say so. `evaluation`: how losses are measured."""
     state = checkpoint.progress
     best = state.best_val_loss
     if config.eval_only:

@@ -56,7 +56,7 @@ ENVIRONMENT = (
     "dataset_fingerprint",
     "parameters",
 )
-"""The fields of `Start` that the run's settings come with."""
+"""The fields of `Start` that are recorded with the run's settings."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Run:
         return next((reason for reason, holds in reasons.items() if holds), None)
 
     def progress(self, stop: StopRequest, phase: Literal["step", "eval"]) -> Callable[[int, int], bool]:
-        """What a step or an evaluation asks before each batch: whether to stop there. Shows how far a long one is."""
+        """Called before each batch of a step or evaluation: returns whether to stop, shows how far a long one is."""
         # Processes that share an iteration finish it: each waits for the gradients of the others.
         can_stop = phase == "eval" or self.processes.world == 1
         shown_from = time.monotonic() + SHOW_AFTER_SECONDS
@@ -182,8 +182,7 @@ class Run:
             return True
         writer, state, seconds = self.checkpoints, self.state, self.checkpoints.RETRY_SECONDS
         with self.clock.phase("checkpoint") as timed:
-            about = {"seed": self.config.seed, "dataset_fingerprint": self.start.dataset_fingerprint}
-            about["evaluation"] = self.evaluation
+            about = {"dataset_fingerprint": self.start.dataset_fingerprint, "evaluation": self.evaluation}
             facts = {"scaler": engine.scaler.state_dict(), "run": about, "settings": self.settings}
             failure = writer.save(engine.plain_model, engine.optimizer, state, facts, self.tokenizer)
         if failure is not None:

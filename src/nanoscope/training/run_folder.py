@@ -46,7 +46,7 @@ class RunFolder:
 
     @property
     def path(self) -> Path:
-        """The process that trains asks before every write: LockLostError if it may not."""
+        """Looked up before every write: raises LockLostError if the folder is no longer this process's."""
         if self.lock is not None:
             self.lock.check()
         return self.given
@@ -66,7 +66,7 @@ class RunFolder:
         return self.holds_run() or (self.path / NANOGPT).is_file()
 
     def first_event(self) -> Start | None:
-        """The start of the run that the folder is of: that it is there makes the folder ours."""
+        """The first event of the run in this folder. If nanoscope has written one, the folder is ours."""
         if not is_plain_file(self.events):
             return None
         with self.events.open("rb") as file:
@@ -74,14 +74,14 @@ class RunFolder:
         return event if isinstance(event, Start) and event.nanoscope else None
 
     def has_event(self, events: tuple[bytes, ...]) -> bool:
-        """Whether the events of the run have one of these."""
+        """Whether a line of events.jsonl begins with one of these."""
         if not is_plain_file(self.events):
             return False
         with self.events.open("rb") as file:
             return any(line.startswith(events) for line in file)
 
     def foreign_files(self) -> list[str]:
-        """What is where a run writes, but is not provably of a run of ours. Empty files and folders don't count."""
+        """Files in the places of a run's own that are not provably from one of our runs. Empty ones don't count."""
         ours, found = self.first_event() is not None, []
         for name in (self.events.name, *OUR_FILES, *OUR_FOLDERS):
             for path in (self.path / name, *(self.path / name).rglob("*")):
@@ -107,7 +107,7 @@ def _is_empty(path: Path) -> bool:
 
 
 def new_run(resolved: Resolved) -> RunFolder:
-    """A locked folder for a new run. Another run in it is removed only if the user asks for it, and nothing else is."""
+    """A locked folder for a new run. Removes another run if the user asks for that, and never anything else."""
     config, again = resolved.config, resolved.given.get("init_from") == "auto"
     if not config.out_dir and not config.overwrite:
         return next_free_folder(resolved.name, again=again)
@@ -148,7 +148,7 @@ def _claim(path: Path, *, again: bool, overwrite: bool = False) -> RunFolder:
 
 
 def check_unused(folder: RunFolder, *, again: bool = False) -> None:
-    """Refuse a folder with a run. `again`: one that has not saved anything yet may begin once more, in the same log."""
+    """Refuse a folder that holds a run. `again`: one that has saved nothing may start over, in the same log."""
     if folder.holds_run() or folder.has_event(SAVED if again else (*SAVED, *TRAINED)):
         raise UsageError(
             "{path} already holds a run\n"
@@ -169,7 +169,7 @@ def refuse_foreign_files(folder: RunFolder) -> None:
 
 
 def numbered_folders(name: str) -> list[Path]:
-    """Those of runs/NAME, runs/NAME-2, … that exist."""
+    """The folders runs/NAME, runs/NAME-2, … up to the first that doesn't exist."""
     found: list[Path] = []
     while (path := Path("runs") / (name if not found else f"{name}-{len(found) + 1}")).exists():
         found.append(path)

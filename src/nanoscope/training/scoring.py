@@ -40,7 +40,7 @@ class ScoredText:
     _encoded: dict[str, TokenSplit] = field(default_factory=dict)
 
     def tokens_for(self, model: OpenedModel) -> tuple[str, TokenSplit]:
-        """The tokens, with what tells them from those of other tokenizers."""
+        """A key that identifies the tokenizer, and the text in its tokens."""
         key = _key(model.tokenizer)
         if self.dataset is not None and self.split is not None:
             unknown = not key or not _key(self.dataset.tokenizer)
@@ -91,7 +91,7 @@ class ScoredText:
 
 
 def _key(tokenizer: Tokenizer | None) -> str:
-    """The same for tokenizers that are the same; "" if it is unknown."""
+    """Equal for equal tokenizers; "" if the tokenizer is unknown."""
     return json.dumps(tokenizer.to_json()) if tokenizer is not None else ""
 
 

@@ -43,7 +43,7 @@ STATES: dict[Status, Message] = {
     "missing": Message("to train"),
 }
 DONE: tuple[Status, ...] = ("finished", "failed")
-Words = tuple[str, ...]
+Arguments = tuple[str, ...]
 """Arguments of `nanoscope train`."""
 
 
@@ -53,7 +53,7 @@ class SweepRun:
 
     name: str
     folder: Path
-    words: Words
+    arguments: Arguments
     settings: dict[str, Any]  # those that the sweep varies
     config: TrainConfig = field(repr=False)
     status: Status = "missing"
@@ -63,7 +63,7 @@ class SweepRun:
     best_val_loss: float | None = None
 
     def look(self) -> Status:
-        """See how far the run is on disk."""
+        """Read from its folder how far the run is."""
         seen = summary_of(self.folder)
         self.step, self.best_val_loss = seen.step, seen.best
         if seen.state == "finished":
@@ -75,7 +75,7 @@ class SweepRun:
         return self.status
 
     def check_settings(self) -> None:
-        """Refuse a folder whose run was begun with other settings: it would be counted as this one."""
+        """Refuse a folder whose run has other settings: it would be taken for this one."""
         began, wanted = RunFolder(self.folder).first_event(), asdict(self.config)
         if began is None or self.config.init_from != "scratch":  # weights decide about some settings
             return
@@ -94,7 +94,7 @@ class SweepRun:
         self.began = time.monotonic()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nanoscope", "train", *self.words, f"--out_dir={self.folder}", how],
+            [sys.executable, "-m", "nanoscope", "train", *self.arguments, f"--out_dir={self.folder}", how],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -103,7 +103,7 @@ class SweepRun:
         )
 
     def outcome(self) -> Message:
-        """How it has ended, by itself."""
+        """How the process has ended."""
         if status := self.process.returncode:
             self.errors.seek(0)
             text = self.errors.read().decode("utf-8", "replace").translate(NO_DIRECTIONS)
@@ -127,14 +127,14 @@ class Sweep:
 # --- which runs there are ---
 
 
-def plan_sweep(words: Sequence[str]) -> Sweep:
+def plan_sweep(arguments: Sequence[str]) -> Sweep:
     """A run for each combination of values. Raises UsageError for the first that can't be trained."""
-    grid = list(_grid(words))
+    grid = list(_grid(arguments))
     varied = [key for key, values in grid if len(values) > 1]
     total = math.prod(len(values) for _, values in grid)
     if total > MOST_RUNS:
         raise UsageError("that is {total:,} runs, more than {most:,}: list fewer values", total=total, most=MOST_RUNS)
-    combinations = [(words, resolve(words)) for words in itertools.product(*(values for _, values in grid))]
+    combinations = [(arguments, resolve(arguments)) for arguments in itertools.product(*(values for _, values in grid))]
     if not varied:
         raise UsageError(
             "no setting has several values, so there is nothing to sweep\n"
@@ -170,12 +170,12 @@ def _name(settings: dict[str, Any]) -> str:
     return re.sub(r"[^\w.+=,-]+", "-", ",".join(parts))[:LONGEST_NAME].strip(".-")
 
 
-def _grid(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """For each word, the setting it belongs to, and the words that stand in its place in the runs.
+def _grid(arguments: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """For each argument, the setting it belongs to, and the arguments that replace it in the runs.
 
     Numbers and fixed words are separated by commas; texts, which may contain some, only in [brackets].
     """
-    for word in words:
+    for word in arguments:
         flag, _, text = word.partition("=")
         key = flag.lstrip("-").replace("-", "_")
         values = [value.strip() for value in text.strip("[]").split(",") if value.strip()]

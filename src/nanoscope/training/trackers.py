@@ -47,7 +47,7 @@ NUMBERS = {
 """The names that trackers show, nanoGPT's where it has one, and the fields of the event."""
 
 
-def wanted(config: TrainConfig) -> list[type["Tracker"]]:
+def requested(config: TrainConfig) -> list[type["Tracker"]]:
     """The trackers that the settings ask for. UsageError if the package of one is not installed."""
     kinds: list[type[Tracker]] = [kind for kind in (TensorBoard, Wandb) if getattr(config, kind.setting)]
     for kind in kinds:

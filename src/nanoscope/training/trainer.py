@@ -68,20 +68,19 @@ def evaluate(run: Run, engine: Engine, data: Data, stop: StopRequest) -> None:
         return
     train, val = found["train"], found["val"]
     finite = math.isfinite(val.loss)
-    val_stderr = val.stderr if math.isfinite(val.stderr) else None  # one window has none
     best = finite and not run.read_only and (state.best_val_loss is None or val.loss < state.best_val_loss)
     run.pace.add("eval", timed.seconds)
     state.evaluated_at = state.step
     state.evaluations_since_best += 1
     if best:
         state.best_val_loss, state.best_step, state.evaluations_since_best = val.loss, state.step, 0
-        run.best_stderr = val_stderr
+        run.best_stderr = val.stderr
     evaluation = Eval(
         step=state.step,
         train_loss=train.loss,
         train_stderr=train.stderr,
         val_loss=val.loss,
-        val_stderr=val_stderr,
+        val_stderr=val.stderr,
         windows=len(val.losses),
         seconds=timed.seconds,
         best=best,
@@ -116,7 +115,7 @@ def roll_back(run: Run, engine: Engine, data: Data) -> bool:
         return False
     run.processes.wait()  # until the first one has saved
     checkpoint, problems = find_checkpoint(run.folder.path)
-    run.reporter.emit(*(Note(text=str(problem)) for problem in problems))
+    run.reporter.emit(*(Note(text=problem) for problem in problems))
     engine.restore(checkpoint)
     update_records(checkpoint, run.config, run.evaluation)
     now = run.state = checkpoint.progress

@@ -33,7 +33,7 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
             _note(sentence(slow[step].pop(0), page.language), page, "yellow")
         for found in mfu:
             unmeasured = found.begins_unmeasured and printed is not None and printed < 0
-            for about, is_here in ((found.falls(), step == found.falls_at), (PLACEHOLDER, unmeasured)):
+            for about, is_here in ((found.falls(), found.fell and step == found.fell[0]), (PLACEHOLDER, unmeasured)):
                 text = page.language.render(about, found)
                 if is_here and text not in said:
                     said.add(text)

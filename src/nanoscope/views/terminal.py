@@ -7,7 +7,7 @@ from rich.text import Text
 
 from nanoscope.findings.analyse import Analysis, analyse_nothing, main_run
 from nanoscope.findings.compare.effects import Confounded, Effect, Identical, Repeats
-from nanoscope.findings.declared import LogError, NoteFinding, Verdict
+from nanoscope.findings.declared import LogError, Note, Verdict
 from nanoscope.findings.eta import Eta
 from nanoscope.messages import NOTHING, printable
 from nanoscope.runs.run import Log, Run
@@ -24,7 +24,7 @@ WIDE = 96  # columns from which the two charts are printed side by side
 
 
 def print_report(
-    log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page, notes: Sequence[NoteFinding] = ()
+    log: Log, analyses: Sequence[Analysis], errors: Sequence[LogError], page: Page, notes: Sequence[Note] = ()
 ) -> None:
     """Print everything about a log: of several runs a table, and one in full. `notes` belong to the last run."""
     say = page.language.say
@@ -58,13 +58,14 @@ def print_how_to_go_on(page: Page) -> None:
     page.paragraph(text, style="dim")
 
 
-def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[NoteFinding], page: Page) -> None:
+def _run(run: Run, analysis: Analysis, errors: Sequence[LogError], notes: Sequence[Note], page: Page) -> None:
     _verdicts(analysis.verdicts, page)
     _advice(analysis, page)
     _errors(analysis, errors, page)
     for title, texts in sections(analysis, page.language):
         page.section(title, texts)
-    page.section(page.language.say("Noted by the run"), [sentence(note, page.language) for note in notes[-MOST_NOTES:]])
+    noted = [page.language.render(said, event) for event, said in notes[-MOST_NOTES:]]
+    page.section(page.language.say("Noted by the run"), noted)
     _charts(run, analysis, page)
 
 

@@ -41,17 +41,25 @@ class Verdict(Finding):
 
     `tone` is how alarming it is, and `lasts` whether it says how the run does now (a hint does not). One that `breaks`
     ends the run: of several runs in a log, the last that was broken is shown. A completed run may have `harmless` ones.
+    It is not said beside a verdict that is named in `unless`.
     """
 
     confidence: Confidence = field(default="likely", kw_only=True)
     usual_tone: ClassVar[Tone]
     breaks: ClassVar[bool]
     harmless: ClassVar[bool]
+    unless: "ClassVar[tuple[type[Verdict], ...]]"
     TITLE: ClassVar[Message]
 
-    def __init_subclass__(cls, tone: Tone = "fair", breaks: bool = False, harmless: bool = False) -> None:
+    def __init_subclass__(
+        cls,
+        tone: Tone = "fair",
+        breaks: bool = False,
+        harmless: bool = False,
+        unless: "tuple[type[Verdict], ...]" = (),
+    ) -> None:
         super().__init_subclass__()
-        cls.usual_tone, cls.breaks, cls.harmless = tone, breaks, harmless or tone == "good"
+        cls.usual_tone, cls.breaks, cls.harmless, cls.unless = tone, breaks, harmless or tone == "good", unless
 
     @property
     def tone(self) -> Tone:

@@ -7,6 +7,7 @@ from nanoscope.ladder import Place, in_words
 from nanoscope.messages import Message, Part, Said, bracketed, clauses, sentences, verbatim
 
 Measure = Literal["val", "train"]
+Stage = Literal["warmup", "constant", "decay", "ended"]
 LEAST_NOISE = 0.00005  # what four decimals can show
 MOST_PERPLEXITY = 1e6
 
@@ -14,18 +15,18 @@ MOST_PERPLEXITY = 1e6
 class TrainLoss(Finding):
     """The training loss; `noise` is its scatter around its own trend."""
 
-    first: float | None
-    last: float | None
-    min: float | None
-    smoothed_last: float | None  # median of the last lines
-    noise: float | None
-    moved: bool  # from `first` to `smoothed_last` by more than the noise of single lines
     averaged: bool  # the trainer prints a smoothed value
-    perplexity: float | None  # exp(smoothed_last), if it is a language model's loss in nats
-    bits_per_char: float | None  # only if a token is a character
     vocab_size: int | None
     uniform_loss: float | None  # ln(vocab_size): the loss of guessing
-    first_is_uniform: bool | None  # a healthy start; None if the log does not begin at the beginning
+    first: float | None = None
+    last: float | None = None
+    min: float | None = None
+    smoothed_last: float | None = None  # median of the last lines
+    noise: float | None = None
+    moved: bool = False  # from `first` to `smoothed_last` by more than the noise of single lines
+    first_is_uniform: bool | None = None  # a healthy start; None if the log does not begin at the beginning
+    perplexity: float | None = None  # exp(smoothed_last), if it is a language model's loss in nats
+    bits_per_char: float | None = None  # only if a token is a character
 
     def text(self) -> Said:
         level = self.smoothed_last is not None and Message("Training loss: about {smoothed_last:loss}")
@@ -152,7 +153,7 @@ class Checkpoints(Finding):
 class Schedule(Finding):
     """Where the run stands in its learning-rate schedule, as printed or as configured."""
 
-    stage: Literal["warmup", "constant", "decay", "ended"]
+    stage: Stage
     lr: float | None
     highest: float | None
     warmup_steps: int | None

@@ -1,76 +1,28 @@
-"""What a run noted about itself while it trained, as findings."""
+"""What a run noted about itself while it trained, in words."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
-from nanoscope.findings.declared.base import Finding
-from nanoscope.messages import Message, Said, printable
-
-if TYPE_CHECKING:
-    from nanoscope.runs.events import Event
+from nanoscope.messages import Message
 
 MESSAGE_CHARACTERS = 200
 
-
-class RollbackNote(Finding):
-    """The loss was not finite, and the run went back to step `to`."""
-
-    step: int
-    to: int
-
-    TEXT = Message(
+# By the type of the event, whose fields fill them.
+NOTES = {
+    "Rollback": Message(
         "At step {step:plain} the loss was not a number: the run went back to step {to:plain} and lowered its rates."
-    )
-
-
-class OutOfMemoryNote(Finding):
-    step: int
-    micro_batch_before: int
-    micro_batch: int
-
-    TEXT = Message(
+    ),
+    "OutOfMemory": Message(
         "At step {step:plain} memory ran out: the run went on with micro-batches of {micro_batch:number} "
         "instead of {micro_batch_before:number}."
-    )
-
-
-class SpikeNote(Finding):
-    step: int
-    loss: float
-    usual: float
-
-    TEXT = Message("At step {step:plain} the loss jumped to {loss:loss}, where {usual:loss} is usual.")
-
-
-class SlowStepNote(Finding):
-    step: int
-    seconds: float
-    usual: float
-    cause: Literal["asleep", "data", "checkpoint", "busy", "unknown"]
-
-    def text(self) -> Said:
-        return Message(
-            "Step {step:plain} took {seconds:duration}, where {usual:duration} is usual: {reason}.",
-            reason=REASONS[self.cause],
-        )
-
-
-class AsleepNote(Finding):
-    """The machine was suspended."""
-
-    step: int
-    seconds: float
-
-    TEXT = Message("Near step {step:plain} the machine was asleep ({seconds:duration}); that time is not counted.")
-
-
-class CheckpointFailedNote(Finding):
-    step: int
-    message: str
-
-    TEXT = Message("The checkpoint of step {step:plain} could not be saved: {message}")
-
-
+    ),
+    "Spike": Message("At step {step:plain} the loss jumped to {loss:loss}, where {usual:loss} is usual."),
+    "SlowStep": Message(
+        "Step {step:plain} took {seconds:duration}, where {usual:duration} is usual: {reason}.", reason=None
+    ),
+    "Asleep": Message("Near step {step:plain} the machine was asleep ({seconds:duration}); that time is not counted."),
+    "CheckpointFailed": Message("The checkpoint of step {step:plain} could not be saved: {message}", message=None),
+}
 REASONS = {
     "asleep": Message("the machine was asleep"),
     "data": Message("it waited for data"),
@@ -78,28 +30,20 @@ REASONS = {
     "busy": Message("other programs kept the machine busy, or memory was short"),
     "unknown": Message("no reason could be seen"),
 }
-NoteFinding = RollbackNote | OutOfMemoryNote | SpikeNote | SlowStepNote | AsleepNote | CheckpointFailedNote
+
+Note = tuple[Any, Message]  # an event, and what it says
 
 
-def note_findings(noted: "Iterable[Event]") -> tuple[NoteFinding, ...]:
-    """Return the events that are notes of the run about itself, as findings in the same order."""
-    return tuple(finding for event in noted if (finding := _finding(event)) is not None)
+def notes_of(events: Iterable[Any]) -> list[Note]:
+    """The events that are notes of a run about itself."""
+    return [(event, _said(event)) for event in events if type(event).__name__ in NOTES]
 
 
-def _finding(event: "Event") -> NoteFinding | None:
-    from nanoscope.runs import events as e  # late: only our own runs have events
-
-    match event:
-        case e.Rollback():
-            return RollbackNote(event.step, event.to)
-        case e.OutOfMemory():
-            return OutOfMemoryNote(event.step, event.micro_batch_before, event.micro_batch)
-        case e.Spike():
-            return SpikeNote(event.step, event.loss, event.usual)
-        case e.SlowStep():
-            return SlowStepNote(event.step, event.seconds, event.usual, event.cause)
-        case e.Asleep():
-            return AsleepNote(event.step, event.seconds)
-        case e.CheckpointFailed():
-            return CheckpointFailedNote(event.step, printable(str(event.message)[:MESSAGE_CHARACTERS]))
-    return None
+def _said(event: Any) -> Message:
+    said = NOTES[type(event).__name__]
+    values: dict[str, object] = {}
+    if "reason" in said.values:
+        values["reason"] = REASONS[event.cause]
+    if "message" in said.values:
+        values["message"] = str(event.message)[:MESSAGE_CHARACTERS]
+    return Message(said.template, **values)

@@ -150,164 +150,6 @@ class Unclear(Verdict, harmless=True):
         )
 
 
-class Stalled(Verdict):
-    """Since a step validation loss has not fallen, but training loss has: the gap between them grew."""
-
-    since_step: int
-    change: float  # of validation loss
-    error: float
-    best_step: int
-    train_then: float  # training loss at `since_step`
-    gap: Gap
-
-    TITLE = Message("Only training loss still falls")
-
-    def text(self) -> Said:
-        gap = self.gap
-        return sentences(
-            Message(
-                "Since {since_step:at} validation loss changed by {change:signed}, while training loss fell from "
-                "{train_then:loss} to {train:loss}.",
-                change=(self.change, self.error),
-                train=gap.train,
-            ),
-            Message(
-                "The gap between them was {then:significant2} at {first_step:at} and is {now:significant2} now: the "
-                "model fits its training text ever better, and new text no better.",
-                then=gap.first_gap,
-                first_step=gap.first_step,
-                now=gap.val - gap.train,
-            ),
-        )
-
-
-class Worsening(Verdict, tone="bad"):
-    """The loss has risen since its best, and training loss with it (or nothing shows that it still falls)."""
-
-    measure: Measure
-    best: float
-    best_step: int
-    last: float
-    rise: float
-    error: float
-    train_known: bool
-
-    TITLE = Message("Getting worse")
-
-    def text(self) -> Said:
-        rose, unknown = (
-            Message(
-                "Training loss doesn't fall either, so this isn't overfitting; a learning rate that is too high is the "
-                "usual reason."
-            ),
-            Message(
-                "The log doesn't show whether training loss still falls, so it can't be told whether this is "
-                "overfitting."
-            ),
-        )
-        return sentences(
-            Message(
-                "Validation loss was best at {best_step:at} ({best:loss}) and has risen to {last:loss} since, by "
-                "{rise:measured}.",
-                rise=(self.rise, self.error),
-            ),
-            rose if self.train_known else unknown,
-        )
-
-
-class Overfitting(Verdict):
-    """Validation loss is past its best while training loss keeps falling.
-
-    With too few evaluations to see where it began, `onset_step` and what follows from it are None.
-    """
-
-    onset_step: int | None
-    best_val: float | None
-    last_val: float
-    last_train: float | None
-    rise: float | None  # last validation loss above the best
-    wasted_steps: int | None
-    wasted_share: float | None
-    severity: Literal["slight", "clear", "severe"]
-
-    @property
-    def tone(self) -> Tone:
-        return "bad" if self.severity == "severe" else "fair"
-
-    def title(self) -> Message:
-        match self.severity:
-            case "slight":
-                return Message("Slight overfitting")
-            case "clear":
-                return Message("Overfitting")
-            case "severe":
-                return Message("Severe overfitting")
-
-    def text(self) -> Said:
-        if self.onset_step is None or self.wasted_steps is None:
-            return Message(
-                "Validation loss {last_val:loss} is far above training loss {last_train:loss}: the model knows much of "
-                "its training text by heart. Validation loss was very likely lower before; the log doesn't show when "
-                "it was best."
-            )
-        return sentences(
-            self.last_train is not None
-            and Message(
-                "Validation loss was best at {onset_step:at} ({best_val:loss}) and has risen to "
-                "{last_val:loss} since, while training loss fell to {last_train:loss}."
-            ),
-            Message(
-                "The {n} step after that ({wasted_share:percent} of the run) did not help on new text.",
-                "The {n} steps after that ({wasted_share:percent} of the run) did not help on new text.",
-                n=self.wasted_steps,
-            ),
-        )
-
-
-class Memorising(Verdict):
-    """A loss below anything that unseen text could have, and no validation loss to confirm it."""
-
-    loss: float
-    passes_over_data: float | None
-
-    TITLE = Message("Memorising")
-
-    def text(self) -> Said:
-        return sentences(
-            Message(
-                "A training loss of {loss:loss} is lower than new text usually allows, so the model seems to repeat "
-                "what it has read. There is no validation loss to confirm it."
-            ),
-            self.passes_over_data is not None
-            and Message("It has read its data {passes_over_data:significant2} times."),
-        )
-
-
-class Leak(Verdict):
-    """Validation is easier than training, measured alike: the texts overlap, or one of them is simpler."""
-
-    val: float
-    train: float
-    difference: float  # validation below training
-    evaluations: int
-    passes_over_data: float | None  # set where the sign is that no gap opened after so many passes
-
-    TITLE = Message("Validation looks too easy")
-
-    def text(self) -> Said:
-        if self.passes_over_data is not None:
-            return Message(
-                "After {passes_over_data:significant2} passes over the data, validation loss ({val:loss}) is still no "
-                "higher than training loss ({train:loss}), although the model has more parameters than the data has "
-                "tokens. Check that the validation text isn't part of the training text."
-            )
-        return Message(
-            "Validation loss ({val:loss}) is below training loss ({train:loss}), by {difference:significant2} over "
-            "{evaluations:number} evaluations. Either the validation text is simpler, or it is part of the training "
-            "text."
-        )
-
-
 class Diverged(Verdict, tone="bad", breaks=True):
     """The loss rose and stayed up."""
 
@@ -338,38 +180,6 @@ class Diverged(Verdict, tone="bad", breaks=True):
                 "The gradient norm went from {grad_norm_before:significant2} to {grad_norm_after:significant2}."
             ),
             _last_good(self),
-        )
-
-
-class DamagedStart(Verdict):
-    """The first steps made the model worse than it was before them."""
-
-    measure: Measure
-    first: float
-    worst: float
-    worst_step: int
-    recovered_step: int | None
-    uniform_loss: float | None  # set if the worst is above it
-
-    @property
-    def tone(self) -> Tone:
-        return "bad" if self.recovered_step is None else "fair"
-
-    @property
-    def lasts(self) -> bool:
-        return self.recovered_step is None
-
-    TITLE = Message("The first steps made the loss worse")
-
-    def text(self) -> Said:
-        val = Message("Validation loss was {first:loss} before training and {worst:loss} at {worst_step:at}.")
-        train = Message("The loss was {first:loss} at first and {worst:loss} at {worst_step:at}.")
-        back, not_yet = Message("It had recovered by {recovered_step:at}."), Message("It hasn't recovered yet.")
-        return sentences(
-            val if self.measure == "val" else train,
-            _above_guessing(self),
-            not_yet if self.recovered_step is None else back,
-            Message("Too high a learning rate, or no warm-up, is the usual reason."),
         )
 
 
@@ -425,6 +235,196 @@ class RepeatedBatches(Verdict, tone="bad"):
         "At {step:at} the batches have a loss of {batch_loss:loss}, but the training text as a "
         "whole has {train_loss:loss}."
     )
+
+
+class Worsening(Verdict, tone="bad", unless=(Diverged, NotLearning, RepeatedBatches)):
+    """The loss has risen since its best, and training loss with it (or nothing shows that it still falls)."""
+
+    measure: Measure
+    best: float
+    best_step: int
+    last: float
+    rise: float
+    error: float
+    train_known: bool
+
+    TITLE = Message("Getting worse")
+
+    def text(self) -> Said:
+        rose, unknown = (
+            Message(
+                "Training loss doesn't fall either, so this isn't overfitting; a learning rate that is too high is the "
+                "usual reason."
+            ),
+            Message(
+                "The log doesn't show whether training loss still falls, so it can't be told whether this is "
+                "overfitting."
+            ),
+        )
+        return sentences(
+            Message(
+                "Validation loss was best at {best_step:at} ({best:loss}) and has risen to {last:loss} since, by "
+                "{rise:measured}.",
+                rise=(self.rise, self.error),
+            ),
+            rose if self.train_known else unknown,
+        )
+
+
+class Overfitting(Verdict, unless=(NotLearning, RepeatedBatches)):
+    """Validation loss is past its best while training loss keeps falling.
+
+    With too few evaluations to see where it began, `onset_step` and what follows from it are None.
+    """
+
+    onset_step: int | None
+    best_val: float | None
+    last_val: float
+    last_train: float | None
+    rise: float | None  # last validation loss above the best
+    wasted_steps: int | None
+    wasted_share: float | None
+    severity: Literal["slight", "clear", "severe"]
+
+    @property
+    def tone(self) -> Tone:
+        return "bad" if self.severity == "severe" else "fair"
+
+    def title(self) -> Message:
+        match self.severity:
+            case "slight":
+                return Message("Slight overfitting")
+            case "clear":
+                return Message("Overfitting")
+            case "severe":
+                return Message("Severe overfitting")
+
+    def text(self) -> Said:
+        if self.onset_step is None or self.wasted_steps is None:
+            return Message(
+                "Validation loss {last_val:loss} is far above training loss {last_train:loss}: the model knows much of "
+                "its training text by heart. Validation loss was very likely lower before; the log doesn't show when "
+                "it was best."
+            )
+        return sentences(
+            self.last_train is not None
+            and Message(
+                "Validation loss was best at {onset_step:at} ({best_val:loss}) and has risen to "
+                "{last_val:loss} since, while training loss fell to {last_train:loss}."
+            ),
+            Message(
+                "The {n} step after that ({wasted_share:percent} of the run) did not help on new text.",
+                "The {n} steps after that ({wasted_share:percent} of the run) did not help on new text.",
+                n=self.wasted_steps,
+            ),
+        )
+
+
+class Memorising(Verdict, unless=(NotLearning, RepeatedBatches)):
+    """A loss below anything that unseen text could have, and no validation loss to confirm it."""
+
+    loss: float
+    passes_over_data: float | None
+
+    TITLE = Message("Memorising")
+
+    def text(self) -> Said:
+        return sentences(
+            Message(
+                "A training loss of {loss:loss} is lower than new text usually allows, so the model seems to repeat "
+                "what it has read. There is no validation loss to confirm it."
+            ),
+            self.passes_over_data is not None
+            and Message("It has read its data {passes_over_data:significant2} times."),
+        )
+
+
+class Stalled(Verdict):
+    """Since a step validation loss has not fallen, but training loss has: the gap between them grew."""
+
+    since_step: int
+    change: float  # of validation loss
+    error: float
+    best_step: int
+    train_then: float  # training loss at `since_step`
+    gap: Gap
+
+    TITLE = Message("Only training loss still falls")
+
+    def text(self) -> Said:
+        gap = self.gap
+        return sentences(
+            Message(
+                "Since {since_step:at} validation loss changed by {change:signed}, while training loss fell from "
+                "{train_then:loss} to {train:loss}.",
+                change=(self.change, self.error),
+                train=gap.train,
+            ),
+            Message(
+                "The gap between them was {then:significant2} at {first_step:at} and is {now:significant2} now: the "
+                "model fits its training text ever better, and new text no better.",
+                then=gap.first_gap,
+                first_step=gap.first_step,
+                now=gap.val - gap.train,
+            ),
+        )
+
+
+class Leak(Verdict):
+    """Validation is easier than training, measured alike: the texts overlap, or one of them is simpler."""
+
+    val: float
+    train: float
+    difference: float  # validation below training
+    evaluations: int
+    passes_over_data: float | None  # set where the sign is that no gap opened after so many passes
+
+    TITLE = Message("Validation looks too easy")
+
+    def text(self) -> Said:
+        if self.passes_over_data is not None:
+            return Message(
+                "After {passes_over_data:significant2} passes over the data, validation loss ({val:loss}) is still no "
+                "higher than training loss ({train:loss}), although the model has more parameters than the data has "
+                "tokens. Check that the validation text isn't part of the training text."
+            )
+        return Message(
+            "Validation loss ({val:loss}) is below training loss ({train:loss}), by {difference:significant2} over "
+            "{evaluations:number} evaluations. Either the validation text is simpler, or it is part of the training "
+            "text."
+        )
+
+
+class DamagedStart(Verdict):
+    """The first steps made the model worse than it was before them."""
+
+    measure: Measure
+    first: float
+    worst: float
+    worst_step: int
+    recovered_step: int | None
+    uniform_loss: float | None  # set if the worst is above it
+
+    @property
+    def tone(self) -> Tone:
+        return "bad" if self.recovered_step is None else "fair"
+
+    @property
+    def lasts(self) -> bool:
+        return self.recovered_step is None
+
+    TITLE = Message("The first steps made the loss worse")
+
+    def text(self) -> Said:
+        val = Message("Validation loss was {first:loss} before training and {worst:loss} at {worst_step:at}.")
+        train = Message("The loss was {first:loss} at first and {worst:loss} at {worst_step:at}.")
+        back, not_yet = Message("It had recovered by {recovered_step:at}."), Message("It hasn't recovered yet.")
+        return sentences(
+            val if self.measure == "val" else train,
+            _above_guessing(self),
+            not_yet if self.recovered_step is None else back,
+            Message("Too high a learning rate, or no warm-up, is the usual reason."),
+        )
 
 
 class NonFinite(Verdict, breaks=True):
@@ -485,19 +485,6 @@ class GradientExplosion(Verdict, tone="bad"):
 
     TITLE = Message("Exploding gradients")
     TEXT = Message("Since {step:at} the gradient norm is {after:significant2}, where {before:significant2} was usual.")
-
-
-class GradientVanishing(Verdict):
-    """The gradient norm has all but vanished while the learning rate has not."""
-
-    before: float
-    after: float
-
-    TITLE = Message("Vanishing gradients")
-    TEXT = Message(
-        "The gradient norm has gone from {before:significant2} to {after:significant2}: the "
-        "weights hardly change any more."
-    )
 
 
 class ScaleCollapse(Verdict, tone="bad"):

@@ -16,13 +16,14 @@ from nanoscope.findings.analyse import Analysis, Options, analyse, log_errors
 from nanoscope.findings.clock import seconds_at
 from nanoscope.findings.compare import Comparison, compare
 from nanoscope.findings.compare.effects import Effect
-from nanoscope.findings.declared import AsleepNote, Diverged, NonFinite, SlowStepNote, note_findings
+from nanoscope.findings.declared import Diverged, NonFinite, notes_of
 from nanoscope.findings.known import known_numbers
 from nanoscope.findings.progress import train_tokens
 from nanoscope.findings.slow import SlowRecord, named
 from nanoscope.ladder import Rung, knowledge
 from nanoscope.messages import LANGUAGES, Message, printable
 from nanoscope.runs.details import RunDetails
+from nanoscope.runs.events import Asleep, SlowStep
 from nanoscope.runs.run import Log, Run
 from nanoscope.views.compare import ComparisonTexts, comparison_texts
 from nanoscope.views.labels import labels
@@ -220,8 +221,8 @@ def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, code: st
 
 def _texts(source: Source, analysis: Analysis, language: Language, concepts: Mapping[str, str]) -> RunWords:
     errors = log_errors([error for error in source.log.errors if error.run in (None, source.run)])
-    notes = [(n, sentence(n, language)) for n in note_findings(source.details.notes)]
-    reasons = {n.step: text for n, text in notes if isinstance(n, SlowStepNote | AsleepNote)}
+    notes = [(event, language.render(said, event)) for event, said in notes_of(source.details.notes)]
+    reasons = {event.step: text for event, text in notes if isinstance(event, SlowStep | Asleep)}
     phases = _phases(source.run, analysis)
     wall_seconds = sum(seconds for _, seconds in phases)
     shown, weighed = tiles(source.run, analysis, language), evidence(analysis, language)
@@ -305,7 +306,7 @@ def _numbers(source: Source, analysis: Analysis) -> RunNumbers:
         tokens_per_step=analysis.progress.tokens_per_step,
         epoch_tokens=train_tokens(run),
         clock=_clock(run, analysis),
-        config=details.config or [(printable(str(k)), printable(str(v))) for k, v in run.config.items()],
+        config=[(printable(str(k)), printable(str(v))) for k, v in (details.settings or run.config).items()],
         environment=details.environment,
         samples=details.samples,
     )
