@@ -54,13 +54,17 @@ def curve(
     made = Run("nanogpt", Traits(last_is_total_minus_one=False), config={"max_iters": STEPS * 2})
     steps = [STEPS * (n + 1) // EVALUATIONS for n in range(EVALUATIONS)]
     train = train or val
-    for n in range(LINES):
-        step = STEPS * (n + 1) // LINES
-        made.steps.append(step, train(step) + chance.gauss(0, 5 * sigma), 0.1, MISSING, MISSING, MISSING, MISSING)
+    lines = [STEPS * (n + 1) // LINES for n in range(LINES)]
+    _print(made, lines, [train(step) + chance.gauss(0, 5 * sigma) for step in lines])
     for step, error in zip(steps, noise(chance, EVALUATIONS), strict=True):
         at_train = train(step) + sigma * chance.gauss(0, 1)
         made.evals.append(Evaluation(step, val(step) + sigma * error, at_train, "loss", None, stderr))
     return made
+
+
+def _print(made: Run, steps: list[int], losses: list[float]) -> None:
+    """Add lines with a loss and a time of 0.1 s."""
+    made.steps.extend(steps, losses, [0.1] * len(steps), *([MISSING] * len(steps) for _ in range(4)))
 
 
 def flattened(step: float) -> float:
@@ -132,7 +136,7 @@ def trained(chance: random.Random, seed: int, shift: float = 0.0, *, by_window: 
     made = Run("nanoscope", Traits(last_is_total_minus_one=False), config=config)  # type: ignore[arg-type]
     for step in range(100, STEPS + 1, 100):
         loss = end + 2.2 * math.exp(-step / 400)
-        made.steps.append(step, loss + chance.gauss(0, 0.05), 0.1, MISSING, MISSING, MISSING, MISSING)
+        _print(made, [step], [loss + chance.gauss(0, 0.05)])
         made.evals.append(Evaluation(step, loss, None, "loss", None, WINDOWS * LOSS))
     if by_window:
         losses = {n: made.evals[-1].val + math.sin(n) + chance.gauss(0, WINDOWS * LOSS * 8) for n in range(64)}

@@ -47,7 +47,7 @@ def row(words: list[str], minutes: float, pairs: int, chosen: list[str]) -> str:
         settings, searched = tuned.settings, f"{time.monotonic() - began:.0f} s"
         print(tuned.summary(), file=sys.stderr, flush=True)
         if not settings:
-            step = f"{1e3 * tuned.default_seconds.step:.1f} ms"
+            step = f"{1e3 * tuned.default.step:.1f} ms"
             return f"| {name} | {tuned.summary()} | {step} | the same | 1 | {searched} |"
     if not pairs:
         return f"| {name} | `{flags(settings)}` | | | not reported | {searched} |"

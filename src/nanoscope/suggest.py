@@ -8,10 +8,20 @@ from nanoscope.files import RUNS
 from nanoscope.messages import Message
 
 SYNONYMS = {
-    "lr": "learning_rate", "steps": "max_iters", "epochs": "max_iters", "iterations": "max_iters",
-    "context": "block_size", "seq_len": "block_size", "gpu": "device", "cuda": "device", "resume": "init_from=resume",
-    "output": "out", "out_dir": "out", "layers": "n_layer", "heads": "n_head",
-}  # fmt: skip
+    "lr": "learning_rate",
+    "steps": "max_iters",
+    "epochs": "max_iters",
+    "iterations": "max_iters",
+    "context": "block_size",
+    "seq_len": "block_size",
+    "gpu": "device",
+    "cuda": "device",
+    "resume": "init_from=resume",
+    "output": "out",
+    "out_dir": "out",
+    "layers": "n_layer",
+    "heads": "n_head",
+}
 """Words of other tools, and what they are called here."""
 
 

@@ -19,7 +19,7 @@ from nanoscope.config_sources import resolve
 from nanoscope.errors import UsageError
 from nanoscope.hardware.peaks import named_device
 from nanoscope.planning.memory import TrainingMemory
-from nanoscope.planning.plan import Plan, add_measured_time, advice, fit, outline, plan_elsewhere, plan_here
+from nanoscope.planning.plan import Plan, add_measured_time, advice, outline, plan_elsewhere, plan_here
 from nanoscope.planning.plan_text import lines
 from nanoscope.planning.request import Data, Request, understand
 from nanoscope.planning.rig import Figures
@@ -28,6 +28,7 @@ from nanoscope.training.initial_model import new_shape
 from small_runs import TINY, Folder
 
 GB = 10**9
+HERE: dict[str, Any] = {"device": "cpu", "device_name": "a CPU", "dtype": "float32", "compiled": False}
 CONFIG = resolve(["laptop", "--batch_size=8", "--gradient_accumulation_steps=4"]).config
 GPT2 = TrainConfig(recipe="classic")
 
@@ -39,17 +40,16 @@ def request_of(config: TrainConfig = CONFIG, vocab_size: int = 65, **fields: Any
 
 def plan_of(request: Request, window_seconds: float = 0.05) -> Plan:
     """As measured: 0.4 s a step."""
-    plan = outline(request, TrainingMemory(10**6, 10**8, 1), "float32", 10**10)
-    plan.fits, plan.peak_flops = True, 2e10
+    plan = outline(request, lambda size: TrainingMemory(10**6, 10**8, 1), 0, 10**10, **HERE)
+    plan.peak_flops = 2e10
     add_measured_time(plan, request, Figures(0.4, window_seconds, 0.0, steps=1), startup=3.0)
     return plan
 
 
 def plan_of_memory(*, fitting: int) -> Plan:
     """A sequence takes a gigabyte, and so many fit."""
-    plan = outline(request_of(), TrainingMemory(1, 1, GB), "float32", int((fitting + 0.5) * GB / 0.9))
-    fit(plan, request_of(), lambda size: TrainingMemory(1, 1, size * GB), 0)
-    return plan
+    available = int((fitting + 0.5) * GB / 0.9)
+    return outline(request_of(), lambda size: TrainingMemory(1, 1, size * GB), 0, available, **HERE)
 
 
 def test_splits_keep_the_sequences_of_an_iteration() -> None:
@@ -62,10 +62,7 @@ def test_splits_keep_the_sequences_of_an_iteration() -> None:
 
 def test_a_run_fits_if_a_tenth_of_the_memory_is_left_besides_the_process() -> None:
     def fits(process: int, available: int) -> bool:
-        counted = TrainingMemory(1, 1, 8 * GB)
-        plan = outline(request_of(), counted, "float32", available)
-        fit(plan, request_of(), lambda size: counted, process)
-        return plan.fits
+        return outline(request_of(), lambda size: TrainingMemory(1, 1, 8 * GB), process, available, **HERE).fits
 
     assert fits(GB // 2, 10 * GB)
     assert not fits(GB // 2, 9 * GB)

@@ -202,7 +202,7 @@ def test_other_micro_batches_keep_the_sequences_of_an_iteration_and_the_windows_
 
 def candidates(question: str, facts: Facts, default: Figures) -> list[dict[str, object]]:
     tuner = Tuner(resolve(LAPTOP), 1.0, lambda text: None)
-    tuner.facts, tuner.default_seconds = facts, default
+    tuner.facts, tuner.default = facts, default
     return list(tuner.changes(question))
 
 

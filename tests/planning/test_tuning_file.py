@@ -21,7 +21,7 @@ GAIN = paired([0.19, 0.20, 0.21])
 
 def tuned(*words: str, changed: bool = True, busy_cores: float = 0.0) -> Tuner:
     found = Tuner(resolve(words or ["laptop"]), 1.0, lambda text: None)
-    found.facts, found.default_seconds = Facts("cpu", "a CPU, 4 threads", {}), Figures(0.1, 0.5, 100.0)
+    found.facts, found.default = Facts("cpu", "a CPU, 4 threads", {}), Figures(0.1, 0.5, 100.0)
     found.busy_cores = busy_cores
     best = Change(SPLIT, GAIN)
     found.findings = [

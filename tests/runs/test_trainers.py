@@ -402,6 +402,59 @@ def test_an_epoch_is_no_step(read) -> None:
     assert [e.step for e in run.evals] in ([], [run.steps.step[-1]])
 
 
+def test_the_progress_of_an_evaluation_is_no_training(read) -> None:
+    text = "| epoch 004 | valid on 'valid' subset  500 / 700 loss=3.24\n"
+    text += "".join(f"| epoch 005  {i}00 / 900 loss=2.{i} (2.95), wps=900, lr=0.001\n" for i in range(1, 9))
+    (run,) = read(text + "| epoch 005 | valid on 'valid' subset  500 / 700 loss=3.22\n").runs
+
+    assert list(run.steps.loss) == pytest.approx([2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7, 2.8])
+
+
+def test_a_nameless_bar_among_other_text_is_no_training(read) -> None:
+    bar = "".join(f"{10 * i}%|#| {i}/10 [0{i}:00<0{10 - i}:00, 60.00s/it]\n" for i in range(1, 11))
+    other = "".join(f"[INFO] Uploaded asset {name}\n" for name in "abcdefgh" * 6)
+
+    assert read(bar).runs[0].total_steps == 10
+    assert not read(bar + other).runs
+
+
+def test_a_perplexity_alone_gives_the_loss(read) -> None:
+    (run,) = read(
+        "".join(f"Epoch[0] Batch [{b}] 1960 tokens/sec perplexity={10 - b / 100}\n" for b in range(50, 300, 50))
+    ).runs
+
+    assert run.steps.loss[0] == pytest.approx(math.log(9.5))
+
+
+def test_training_and_held_out_losses_are_known_by_their_short_names(read) -> None:
+    (run,) = read(
+        "".join(f"[pretrain] epoch {e}/9  train=3.{9 - e}  heldout=4.{9 - e}  lr=1e-4\n" for e in range(1, 6))
+    ).runs
+
+    assert list(run.steps.loss) == pytest.approx([3.8, 3.7, 3.6, 3.5, 3.4])
+    assert [e.val for e in run.evals] == pytest.approx([4.8, 4.7, 4.6, 4.5, 4.4])
+
+
+def test_a_checkpoint_at_the_head_of_a_later_part_is_not_from_step_0(read) -> None:
+    lines = "".join(f"global step = {s}, loss = 1.{s}\n" for s in range(500, 560, 10))
+    (run,) = read("INFO: Saving checkpoints for 501 into /tmp/model.ckpt.\n" + lines).runs
+
+    assert [c.step for c in run.checkpoints] == [500]
+
+
+def test_what_stands_behind_valid_in_brackets_is_of_the_validation(read) -> None:
+    (run,) = read(
+        "".join(
+            f"{e}epoch results: [train] loss_a=17.{e}, loss=15.{e}, time=3 hours, 11 minutes and 16.5 seconds, [valid] loss_a=9.{e}, loss=8.{e}, time=3 minutes and 2.5 seconds\n"
+            for e in (7, 8)
+        )
+    ).runs
+
+    assert list(run.steps.loss) == pytest.approx([15.7, 15.8])
+    assert [e.val for e in run.evals] == pytest.approx([8.7, 8.8])
+    assert run.steps.time_s[1] == pytest.approx(3 * 3600 + 11 * 60 + 16.5)
+
+
 def test_evaluations_without_a_step_that_come_before_the_step_belong_to_it(read) -> None:
     text = "eval: train loss 3.5, val loss 3.6\niter 0: loss 3.4, time 9.0s\niter 1: loss 3.3, time 3.0s\neval: train loss 3.2, val loss 3.3\nSnapshot saved at 2 iteration\niter 2: loss 3.1, time 9.0s\n"
     (run,) = read(text).runs

@@ -36,7 +36,7 @@ Positive = Annotated[int, msgspec.Meta(gt=0, lt=2**62)]
 class Shard(msgspec.Struct):
     """A file of a split; shard 3 of the training split is train-00003.bin."""
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^(train|val)-\d{5}\.bin$")]
+    name: str
     tokens: Positive
 
 
@@ -178,12 +178,18 @@ def _open_ours(folder: Path) -> Dataset:
     vocab_size, dtype = tokenizer.vocab_size, dtype_for(tokenizer.vocab_size)
     splits = {}
     for name in SPLITS:
-        files = {folder / shard.name: shard.tokens * dtype.itemsize for shard in meta.splits[name].shards}
-        for file, expected in files.items():
-            if (size := _size(file)) != expected:
+        shards = meta.splits[name].shards
+        files = [folder / shard_name(name, number) for number in range(len(shards))]
+        for file, shard in zip(files, shards, strict=True):
+            size, expected = _size(file), shard.tokens * dtype.itemsize
+            if size != expected:
                 raise _damaged(file, Message("it has {n:,} bytes instead of {expected:,}", n=size, expected=expected))
-        splits[name] = mapped(list(files), vocab_size)
+        splits[name] = mapped(files, vocab_size)
     return Dataset(folder, tokenizer, vocab_size, meta.fingerprint, splits)
+
+
+def shard_name(split: str, number: int) -> str:
+    return f"{split}-{number:05d}.bin"
 
 
 def _size(path: Path) -> int:
@@ -367,7 +373,7 @@ class SplitWriter:
         shards = self.meta.shards
         while ids.size:
             if not shards or shards[-1].tokens == SHARD_TOKENS:
-                shards.append(Shard(f"{self._name}-{len(shards):05d}.bin", tokens=0))
+                shards.append(Shard(shard_name(self._name, len(shards)), tokens=0))
             shard = shards[-1]
             part, ids = np.split(ids, [SHARD_TOKENS - shard.tokens])
             # Opened for each batch, because Windows cannot remove an open file if anything goes wrong.

@@ -135,9 +135,11 @@ def _sudden_change(values: Sequence[float], first: float, last: float) -> int | 
     width = max(3, len(values) // 300)
     middle = (first + last) / 2
     at = next(i for i in range(0, len(values), width) if median(values[i : i + width]) > middle)
-    parts = values[: at - width], values[at + width :]
-    even = all(len(part) >= 2 * width and robust_sigma(part) < FLAT * median(part) for part in parts)
-    return at if even else None
+    parts = values[: max(0, at - width)], values[at + width :]
+    if any(len(part) < 2 * width or robust_sigma(part) >= FLAT * median(part) for part in parts):
+        return None
+    risen = median(parts[1][: 2 * width]) - median(parts[0][-2 * width :])
+    return at if risen > 0.8 * (last - first) else None
 
 
 def waiting_for_data(run: Run) -> WaitingForData | None:

@@ -204,7 +204,7 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     measured = finite_indices(run.steps.time_s)
     if not measured:
         return SlowRecords(measured)
-    steps, lands = run.steps.step, _evaluation_lands(run)
+    steps, lands = run.steps.step, _evaluation_lands(run, measured)
     eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
     unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
     free: Place | None = "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
@@ -347,9 +347,19 @@ def _tick(values: list[float]) -> float | None:
 # --- which record holds what ---
 
 
-def _evaluation_lands(run: Run) -> Place | None:
+def _evaluation_lands(run: Run, measured: Sequence[int]) -> Place | None:
     """Where the time of an evaluation shows: the 'same' record, the 'next', or nowhere (None)."""
-    return run.traits.evaluation_in if run.traits.evaluation_in in ("same", "next") else None
+    declared = run.traits.evaluation_in
+    if declared is not None or not run.evals:
+        return declared if declared in ("same", "next") else None
+    times = run.steps.time_s
+    typical = median([times[index] for index in measured])
+    known = set(measured[1:])
+    for place in ("same", "next"):
+        found = [times[i] for i in records_of(run.steps.step, [e.step for e in run.evals], place) if i in known]
+        if len(found) >= 2 and median(found) > 1.3 * typical and min(found) > 1.1 * typical:
+            return place
+    return None
 
 
 def _unprinted_evaluations(run: Run, measured: Sequence[int]) -> int | None:

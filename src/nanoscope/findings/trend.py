@@ -32,6 +32,7 @@ SURE, LIKELY, HINT = 5.0, 3.0, 2.0  # sigmas
 # Standard errors of a turn (`evidence.turned`): no longer called improving; worse; overfitting, beside a training loss
 # that falls. Chosen on simulated runs (benchmarks/LOG.md, 'When a rise is seen').
 TURNING, TURNED, TURNED_BESIDE = 3.0, 5.0, 3.5
+FAR = 3.5  # standard errors of a difference of two evaluations: every one since is that much higher
 # A plateau is that many evaluations long, that share of the run, and its slope per doubling of the steps is known to
 # that share of the loss; the same for stretches of training lines, which say less.
 FLAT: dict[Measure, tuple[int, float, float]] = {"val": (5, 0.3, 0.025), "train": (12, 0.5, 0.01)}
@@ -134,7 +135,7 @@ def past_its_best(evidence: Evidence) -> Overfitting | Worsening | None:
         falls = apart and train < then
     if after >= 2:
         needed = TURNED_BESIDE if falls else TURNED
-        far = min(points.values[best + 1 :]) - points.values[best] > SURE * math.sqrt(2) * points.sigma
+        far = after > 2 and min(points.values[best + 1 :]) - points.values[best] > FAR * math.sqrt(2) * points.sigma
         seen = rise.value > WORTH_SAYING * abs(points.values[best]) and (far or turned(points) > needed)
     else:  # a single evaluation may be an outlier: only beside a wide gap does it count
         wide = train is not None and last.val > (1 + 3 * GAP_SHARE) * train

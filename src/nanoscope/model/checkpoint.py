@@ -3,7 +3,7 @@
 Anyone may have written it, so sizes are checked before memory is taken for them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,7 +112,10 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
 def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint:
     """Read one checkpoint, with or without the optimizer. JobError names the file that is missing or damaged."""
     try:
-        state = msgspec.convert(read_state(folder), State)
+        content = read_state(folder)
+        if unknown := content["model"].keys() - {item.name for item in fields(ModelConfig)}:
+            raise ValueError(f"its model has {unknown}")
+        state = msgspec.convert(content, State)
         _check_files(folder, state.sha256, {WEIGHTS, OPTIMIZER} if optimizer else {WEIGHTS})
         weights = read_tensors(folder / WEIGHTS)
         check_weights(state.model, weights)

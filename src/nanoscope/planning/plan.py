@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import msgspec
 import torch
@@ -129,9 +130,17 @@ def plan_here(
     )
     report(Message("counting the memory of an iteration"))
     counted = partial(training_memory, request.shape, config, device_type=choice.type, dtype=choice.dtype)
-    plan = outline(request, counted(config.batch_size), choice.dtype, available_bytes(torch.device(choice.device)))
-    plan.device, plan.device_name, plan.compiled, plan.notes = choice.device, choice.device_name, choice.compile, notes
-    fit(plan, request, counted, PROCESS_BYTES * (choice.type == "cpu"))
+    plan = outline(
+        request,
+        counted,
+        PROCESS_BYTES * (choice.type == "cpu"),
+        available_bytes(torch.device(choice.device)),
+        device=choice.device,
+        device_name=choice.device_name,
+        dtype=choice.dtype,
+        compiled=choice.compile,
+        notes=notes,
+    )
     if plan.fits:
         report(Message("measuring {seconds:.0f} seconds of real steps in a process of their own", seconds=seconds))
         try:
@@ -164,32 +173,33 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     usual = "bfloat16" if device.bf16_tflops else "float16" if device.fp16_tflops else "float32"
     dtype = config.dtype if config.dtype != "auto" else "float32" if on_mac else usual
     counted = partial(training_memory, request.shape, config, device_type=device.kind, dtype=dtype)
-    available = round(device.memory_gb * 2**30 * (MACOS_SHARE if on_mac else 1))
-    plan = outline(request, counted(config.batch_size), dtype, available)
-    plan.device, plan.device_name = device.kind, device.label
-    plan.compiled = None if config.compile == "auto" else config.compile
-    fit(plan, request, counted, 0 if on_mac else CUDA_BYTES)
-    if (peak := None if on_mac else device.flops(dtype)) is None:
-        plan.notes = [Message("no run on such a device is known")]
-    elif plan.fits:
+    peak = None if on_mac else device.flops(dtype)
+    plan = outline(
+        request,
+        counted,
+        0 if on_mac else CUDA_BYTES,
+        round(device.memory_gb * 2**30 * (MACOS_SHARE if on_mac else 1)),
+        device=device.kind,
+        device_name=device.label,
+        dtype=dtype,
+        compiled=None if config.compile == "auto" else config.compile,
+        notes=[] if peak else [Message("no run on such a device is known")],
+    )
+    if peak and plan.fits:
         add_assumed_time(plan, request, peak)
     plan.advice = advice(request, plan)
     return plan
 
 
-def outline(request: Request, counted: TrainingMemory, dtype: str, available: int) -> Plan:
-    """What follows from the settings alone."""
-    config, data = request.config, request.data
+def outline(request: Request, counted: Counted, process: int, available: int, **device: Any) -> Plan:
+    """What follows from the settings and the device, without the time."""
+    config, data, size = request.config, request.data, counted(request.config.batch_size)
     tokens, saves = config.max_iters * config.tokens_per_step, left_to_do(config, request.done)["checkpoint"]
     kept = min(saves, config.keep_checkpoints + 2) if config.keep_checkpoints else saves
-    return Plan(
+    plan = Plan(
         name=request.name,
-        device="",
-        device_name="",
-        dtype=dtype,
-        compiled=None,
         recipe=request.shape.recipe,
-        parameters=counted.parameters,
+        parameters=size.parameters,
         tokens_per_step=config.tokens_per_step,
         done=request.done,
         steps=config.max_iters - request.done,
@@ -198,9 +208,12 @@ def outline(request: Request, counted: TrainingMemory, dtype: str, available: in
         train_tokens=data.train_tokens,
         epochs=tokens / data.train_tokens if data.train_tokens else None,
         available_bytes=available,
-        checkpoint_bytes=counted.checkpoint,
-        disk_bytes=kept * counted.checkpoint,
+        checkpoint_bytes=size.checkpoint,
+        disk_bytes=kept * size.checkpoint,
+        **device,
     )
+    fit(plan, request, counted, process)
+    return plan
 
 
 def fit(plan: Plan, request: Request, counted: Counted, process: int) -> None:

@@ -61,7 +61,7 @@ class Tuner(Search):
         self.report(Message("measuring the settings as they are"))
         try:
             rig = self._rig(self.run)
-            self.facts, self.default_seconds = rig.facts, rig.measure(SECONDS)
+            self.facts, self.default = rig.facts, rig.measure(SECONDS)
             self.ask(QUESTIONS)
         except ChildError as error:
             raise JobError("the settings can't be measured here: {reason}", reason=error.text) from None
@@ -84,7 +84,7 @@ class Tuner(Search):
 
     def _candidates(self, question: str) -> Iterator[Settings]:
         config, used, on_cpu = self.best, self.facts.used, self.facts.device == "cpu"
-        iterations = config.max_iters * self.default_seconds.step
+        iterations = config.max_iters * self.default.step
         match question:
             case "threads" if on_cpu:
                 yield from ({"threads": used["threads"] >> halved} for halved in range(1, used["threads"].bit_length()))
@@ -94,7 +94,7 @@ class Tuner(Search):
                 yield from splits(config, [config.batch_size * times for times in (2, 4, 8, 16)])
             case "dtype" if on_cpu and config.dtype == "auto":
                 yield {"dtype": "float32" if used["dtype"] == "bfloat16" else "bfloat16"}
-            case "eval_batch" if 1 - iterations / self.default_seconds.run > EVAL_SHARE:
+            case "eval_batch" if 1 - iterations / self.default.run > EVAL_SHARE:
                 yield from ({"eval_batch_size": times * used["eval_batch_size"]} for times in (2, 4, 8))
             case "compile" if config.compile == "auto" and (used["compile"] or iterations > COMPILE_PAYS):
                 yield {"compile": not used["compile"]}
@@ -142,9 +142,8 @@ class Tuner(Search):
         yield from super().lines()
 
     def document(self) -> dict[str, object]:
-        default = {key: getattr(self.default_seconds, key) for key in ("step", "window", "run")}
         about = {"schema": "nanoscope.tune/3", "summary": str(self.summary()), "facts": self.facts}
-        return {**about, "busy_cores": self.busy_cores, "default_seconds": default, **super().document()}
+        return {**about, "busy_cores": self.busy_cores, "default": self.default, **super().document()}
 
 
 def splits(config: TrainConfig, sizes: Iterable[int]) -> Iterator[Settings]:

@@ -431,7 +431,8 @@ class Assembler:
 
     def _save(self, step: int, placed: Placed | None, last: int | None) -> None:
         if placed is None:
-            placed, last = self._placed_at(0), 0
+            steps = self.track["step"]  # a log that begins in the middle of a run says nothing about step 0
+            placed, last = self._placed_at(0), steps[0] if len(steps) > 1 and steps[0] > steps[1] - steps[0] else 0
         if placed is None or (step < 0 and placed.run.said_finished):  # the final model
             return
         counts_alike = step >= 0 and (last is None or step <= 2 * last + 2)

@@ -66,46 +66,33 @@ def read_bars(line: str) -> list[Bar]:
     """The bars in a line: without its carriage returns a log may have several."""
     if not _ANY.search(line):
         return []
-    yolo = _YOLO.match(line)
-    if yolo:
-        took = yolo["elapsed"] or f"{yolo['seconds'] or 0}s"
-        values = cells(f"epoch {yolo['epoch']} loss {yolo['loss']} time {took}")
-        return [Bar("keras", _base(yolo, "", values), yolo.end())]
-    for pattern in (_TQDM, _RICH, _LEVANTER, _NOTEBOOK, _ENDLESS):
+    for pattern in (_YOLO, _TQDM, _RICH, _LEVANTER, _NOTEBOOK, _ENDLESS, _KERAS):
         found = [_bar(match) for match in pattern.finditer(line)]
         if found:
             return found
-    keras = _KERAS.match(line)
-    if keras:
-        return [Bar("keras", _base(keras, "", cells(keras["postfix"])), keras.end())]
     return []
 
 
 def _bar(match: re.Match[str]) -> Bar:
-    parts = match.groupdict()
-    heading = parts.get("before") or ""
-    around = [cell for cell in cells(heading) if cell.label] + cells(parts.get("postfix") or "")
-    name = label_of(re.sub(r"[\d.]+", " ", heading))[:60]
-    rich = "rich " if match.re is _RICH else ""
-    return Bar(rich + name, _base(match, parts.get("unit") or "", around), match.end())
-
-
-def _base(match: re.Match[str], unit: str, around: list[Cell]) -> list[Cell]:
-    """The cells of any bar, in a fixed order, and those around it."""
-    parts = match.groupdict()
-
+    """A bar with its own cells in a fixed order, and those around it."""
+    names = ("before", "at", "of", "elapsed", "left", "rate", "unit", "postfix")
+    parts = {name: text or "" for name, text in match.groupdict().items()}
+    heading, at, of, elapsed, left, rate, unit, postfix = (parts.get(name, "") for name in names)
+    if match.re is _YOLO:
+        postfix = f"epoch {parts['epoch']} loss {parts['loss']} time {elapsed or parts['seconds'] + 's'}"
+    name = "keras" if match.re in (_YOLO, _KERAS) else label_of(re.sub(r"[\d.]+", " ", heading))[:60]
     label = "bar" if unit in ("", "it/s", "s/it") or _COUNTS_STEPS.search(unit) else f"bar {unit}"
-    rate = parts.get("rate") or ""
     if unit.endswith("/s"):
         rate = repr(1 / value) if (value := number(rate)) > 0 else ""
-    return [
-        Cell(label, "", "", _plain(parts["at"]), 0, 0),
-        Cell(label, "", "of", _plain(parts.get("of") or ""), 0, 0),
-        Cell("bar elapsed", "", "duration", parts.get("elapsed") or "", 0, 0),
-        Cell("bar left", "", "duration", parts.get("left") or "", 0, 0),
+    own = [
+        Cell(label, "", "", _plain(at), 0, 0),
+        Cell(label, "", "of", _plain(of), 0, 0),
+        Cell("bar elapsed", "", "duration", elapsed, 0, 0),
+        Cell("bar left", "", "duration", left, 0, 0),
         Cell("bar pace", "", "", rate, 0, 0),
-        *around,
     ]
+    around = [cell for cell in cells(heading) if cell.label] + cells(postfix)
+    return Bar(f"rich {name}" if match.re is _RICH else name, own + around, match.end())
 
 
 def _plain(text: str) -> str:

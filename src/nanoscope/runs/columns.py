@@ -312,12 +312,8 @@ def _kept(found: list[Cell]) -> list[Cell]:
 
 
 def _split(found: list[Cell]) -> list[list[Cell]]:
-    """The rows of a line that a web page joined from several."""
-    if len(found) < 9:
-        return [found]
-    first = next((cell for cell in found if cell.label), None)
-    starts = [at for at, cell in enumerate(found) if first and cell.label == first.label and cell.part == ""]
-    if len(starts) < 3:
-        return [found]
+    """The rows of a line that a web page joined from several: each begins with the same label, and has a loss."""
+    first = next((cell.label for cell in found if cell.label), "")
+    starts = [at for at, cell in enumerate(found) if first and cell.label == first and not cell.part]
     rows = [found[a:b] for a, b in pairwise([*starts, len(found)])]
-    return rows if all("loss" in " ".join(cell.label for cell in row) for row in rows) else [found]
+    return rows if len(rows) > 2 and all(any("loss" in cell.label for cell in row) for row in rows) else [found]

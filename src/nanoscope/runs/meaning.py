@@ -38,7 +38,7 @@ class Meaning:
         self.doubts: list[Claim] = []
         self.ends: list[Event] = []  # rows that sum up a run
         self.means = self.trainer.means if self.trainer else {}
-        self.settings = settings
+        self.settings, self.lines = settings, found.lines
         self.eval_heads = [event.at for event in found.events if event.kind == "eval_head"]
         bars = sorted((table for table in found.tables if table.bar is not None), key=_kind_of_bar)
         self.tables = _streams([table.without_copies() for table in found.tables if table.bar is None])
@@ -102,15 +102,17 @@ class Meaning:
         """Which losses rows have."""
         rows = Rows(table, table.get("loss", "part_loss"), table.get("val_loss", "val_bpb"))
         rows.ends = {"train runtime", "train loss"} <= {c.label for c in table.columns}
-        bare, ppl = table.get("bare_train"), table.get("val_ppl")
+        bare, ppl = table.get("bare_train"), table.get("val_ppl", "ppl")
         if rows.loss is None and bare is not None:
             is_alone = len([c for c in table.columns if c.part == ""]) <= 2 and not bare.is_whole()
             rows.loss = bare if rows.val is not None or is_alone else None
-        if rows.val is None and ppl is not None:
+        if ppl and (rows.val if ppl.role == "val_ppl" else rows.loss or rows.val) is None:
             ppl.values = array("d", (math.log(v) if 0 < v < math.inf else v for v in ppl.values))
-            rows.val = ppl
+            rows.val, rows.loss = (ppl, rows.loss) if ppl.role == "val_ppl" else (None, ppl)
         elif rows.val is None and (is_validation(table.head) or self._below_heads(table)):
             rows.val, rows.loss = rows.loss, None
+        elif rows.val is None and any(is_validation(c.label) for c in table.columns if table.part_of(c, "of")):
+            rows.loss = None  # an evaluation on its way: 'epoch 4 | valid 1000 / 1311 loss=3.24'
         if rows.val and (mean := table.part_of(rows.val, "mean")):
             rows.only_last, rows.val = True, mean
         rows.loss = rows.loss if rows.loss and rows.loss.may_be_loss() else None
@@ -143,10 +145,15 @@ class Meaning:
                 return several
         timed = [rows for rows in self.rows if self._is_timed(rows) and self._count(rows)]
         with_loss = [bar for bar in self.bars if len(bar) >= LEAST_ROWS and bar.get("loss", "part_loss")]
-        ending = [bar for bar in self.bars if constant_end(bar) and _TRAINING.search(bar.bar or "step")]
-        longest = max(ending, key=_length, default=None)
+        longest = max(filter(self._trains, self.bars), key=_length, default=None)
         long = [longest] if longest and _length(longest) > LEAST_ROWS else []
         return [*filter(None, map(self._bar_rows, with_loss))] or timed or [*filter(None, map(self._bar_rows, long))]
+
+    def _trains(self, bar: Table) -> bool:
+        """Whether a bar without a loss shows training: by its name; one without, where it is most of the log, or where
+        other things speak of training."""
+        unnamed = self.trainer or self.settings or 4 * len(bar) > self.lines
+        return constant_end(bar) is not None and bool(_TRAINING.search(bar.bar) if bar.bar else unnamed)
 
     def _is_timed(self, rows: Rows) -> bool:
         """Rows with a counter and a time, and no loss: quoted lines, or trainers that print no loss."""

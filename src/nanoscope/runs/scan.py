@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from nanoscope.runs.roles import CHINESE, COUNTERS, SECONDS, UNITLESS, role_of
+from nanoscope.runs.roles import CHINESE, COUNTERS, SECONDS, UNITLESS, is_validation, role_of
 from nanoscope.runs.text import prefix_end
 
 MOST_CELLS = 1200
@@ -21,7 +21,8 @@ _DIGITS = (
 _NO_NUMBER = r"[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![A-Za-z])"
 _LEFT_OUT = r"(?<=loss)\s?(?:\.{2,3}|…)"  # people who quote a log leave values out: 'train loss..., val loss...'
 _PLAIN = rf"{_LEFT_OUT}|(?<![\w.@])(?<![A-Z]-)(?=[-+.\d])(?:{_DIGITS})|(?<![\w+-])(?=[-+nNiI]){_NO_NUMBER}"
-_HOURS, _MINUTES, _SECS = r"\s?h(?:ours?|rs?)?,?\s?", r"\s?m(?:in)?,?\s?", r"\s?s(?:ec)?"
+_HOURS, _MINUTES = r"\s?h(?:ours?|rs?)?,?\s?", r"\s?m(?:in(?:ute)?s?)?(?:,| and)?\s?"
+_SECS = r"(?:\.\d{1,6})?\s?s(?:ec(?:ond)?s?)?"
 _CLOCK = r"(?:\d{1,4} days?,? )?\d{1,4}:[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
 _SPOKEN = (
     rf"(?:\d{{1,4}}\s?d(?:ays?)?,?\s?)?(?:\d{{1,4}}{_HOURS}\d{{1,2}}{_MINUTES}|\d{{1,4}}{_MINUTES}\d{{1,2}}{_SECS})"
@@ -50,6 +51,7 @@ _WHOLE = re.compile(r"[\d,]{1,16}")
 _STAMP = re.compile(r"(?:(\d{4})[-/](\d\d)[-/](\d\d)[ T:])?(?<!\d)([0-2]?\d):([0-5]\d):([0-5]\d)(?:[.,](\d{1,6}))?")
 _VALUE_AT = re.compile(r"(.{2,40}) (?:at|after|for) (step|iter|iteration|epoch)")
 _DURATION_PART = re.compile(r"([\d.]{1,16})\s?([a-z]?)", re.IGNORECASE)
+_SECTION = re.compile(r"\[([a-z]{2,10})\]")  # '[train] loss=2.1, … [valid] loss=2.3, …'
 _TYPED_KEYS = re.compile(r"^[a-z]{1,2}(?=(?:iter|step|epoch)$)")  # somebody pressed keys while it was printed
 _has_word = re.compile(r"[^\W\d_]").search
 
@@ -84,6 +86,7 @@ def cells(line: str) -> list[Cell]:
     """The numbers of a clean line, with labels and units."""
     end = prefix_end(line)
     found: list[Cell] = []
+    section = ""
     stamp = _stamp(line, end)
     if stamp:
         found.append(Cell("", "", "stamp", stamp.group(), *stamp.span()))
@@ -99,6 +102,10 @@ def cells(line: str) -> list[Cell]:
             continue
         piece = _SEPARATOR.split(before)[-1]
         label = label_of(piece) if _has_word(piece) else ""
+        if "[" in before:
+            section = (_SECTION.findall(before) or [section])[-1]
+        if section and label and is_validation(section) and not is_validation(label):
+            label = f"{section} {label}"
         unit = None if part else _UNIT.match(line, match.end())
         if unit and _NUMBER_BEHIND.match(line, unit.end()) and role_of(label, "")[0] in UNITLESS:
             unit = None  # in 'norm 1.31 tok/s 5200' it is the name of the next value

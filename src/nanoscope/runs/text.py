@@ -22,12 +22,6 @@ _BACKSPACES = re.compile(r"\x08{2,}")
 _QUOTES = re.compile(r"^(?:\s{0,3}>){1,4} ?")
 
 
-def _encoding(head: bytes) -> str:
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    return "utf-8-sig"  # UTF-16 without a mark comes out as ASCII with NULs between, which are dropped below
-
-
 def _is_clean(text: str) -> bool:
     if "&" in text and _ENTITY.search(text):
         return False
@@ -42,7 +36,9 @@ def clean_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
     The carriage returns of a progress bar split a line, but do not count.
     """
     chunk = stream.read(CHUNK_BYTES)
-    decoder = codecs.getincrementaldecoder(_encoding(chunk[:4]))(errors="replace")
+    # UTF-16 without a mark comes out as ASCII with NULs between, which are dropped below.
+    encoding = "utf-16" if chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     number, tail = 1, ""
     while chunk:
         text = tail + decoder.decode(chunk)

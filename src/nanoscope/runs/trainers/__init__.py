@@ -88,8 +88,8 @@ def flag(trainer: str, setting: str) -> str:
     none."""
     flags = {ours: theirs for each in trainers() if each.name == trainer for ours, theirs in each.flags.items()}
     name, equals, value = setting.partition("=")
-    theirs = flags.get(setting) or flags.get(name, name)
-    return theirs + equals + value if theirs and setting not in flags else theirs
+    theirs = flags.get(name, name)
+    return flags[setting] if setting in flags else theirs and theirs + equals + value
 
 
 def trainer_of(labels: set[str], saves: bool) -> tuple[Trainer | None, float]:
