@@ -153,7 +153,7 @@ class Placed:
         before = self.track["loss"][self.rows[max(0, self.place_of(step + 1) - 1)]]
         if not (loss < NOT_FINITE and before < NOT_FINITE):
             return True
-        return bool(abs(loss - before) <= SAME_LOSS * max(abs(before), 0.5))
+        return bool(abs(loss - before) <= SAME_LOSS * abs(before))
 
     def may_have(self, row: int) -> bool:
         """Whether it may have printed this row: it has none of that step, or the same."""
@@ -422,14 +422,12 @@ class Assembler:
         return seconds if seconds > LEAST_SHOWN_S else None
 
     def _owner(self, after: int, step: int | None) -> Placed | None:
-        """The run of an evaluation between two rows: that whose steps are nearer to its own."""
+        """The run of an evaluation between two rows."""
         steps = self.track["step"]
         before, behind = self._placed_at(after - 1), self._placed_at(after) if after < len(steps) else None
         if before is None or behind is None or before.run is behind.run:
             return before or behind
-        if step is None:
-            return behind if self.leads else before
-        return before if 0 <= step - steps[after - 1] <= abs(step - steps[after]) else behind
+        return before if step is None or step >= steps[after - 1] else behind
 
     def _save(self, step: int, placed: Placed | None, last: int | None) -> None:
         if placed is None:
@@ -492,10 +490,9 @@ def _said_by_all(meaning: Meaning, language: bool) -> dict[str, Any]:
 
 
 def _is_mean(rows: Rows) -> bool:
-    """Whether the printed loss is smoothed: torchvision's meters, Lightning's bar."""
-    table, loss = rows.table, rows.loss
-    meter = loss and loss.part == "" and table.part_of(loss, "mean")
-    return bool(meter and table.head.startswith("epoch")) or (table.bar is not None and "v_num" in table.unused)
+    """Whether the printed loss is smoothed: torchvision's meters."""
+    meter = rows.loss and rows.table.part_of(rows.loss, "mean")
+    return bool(meter and rows.table.head.startswith("epoch"))
 
 
 def _is_in_bits(rows: Rows) -> bool:
@@ -522,8 +519,6 @@ def _settle(run: Run, meaning: Meaning) -> None:
         said = run.config.get(key)
         if isinstance(said, int | float) and said < (run.last_step or 0):
             del run.config[key]
-    if run.is_language_model is None and "vocab_size" in run.config:
-        run.is_language_model = True
     epochs = meaning.counters.epochs or run.config.get("epochs")
     if run.unit == "epoch" and isinstance(epochs, int):
         run.total_steps = run.total_steps or epochs

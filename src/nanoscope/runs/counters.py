@@ -74,7 +74,7 @@ class Counters:
         """The epoch of the headings above the rows."""
         for heading in self.headings:
             epoch = heading.get("epoch")
-            if epoch is not None and epoch.is_whole() and len(heading) > 1:
+            if epoch is not None and len(heading) > 1:
                 above = epoch.empty()
                 known = [NAN, *epoch.values]
                 above.values.extend(known[bisect_right(heading.at, at)] for at in table.at)

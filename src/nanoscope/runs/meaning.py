@@ -19,7 +19,6 @@ from nanoscope.runs.surroundings import Event
 from nanoscope.runs.times import TIMES, readings_of_times
 from nanoscope.runs.trainers import Trainer, trainer_of, trainers
 
-BLOCK = 120 << LINE_BITS  # lines below a heading that may belong to it
 LEAST_ROWS = 2
 _NOT_TRAINING = re.compile(
     r"\b(?:download|load|map|filter|tokeniz|process|generat|validat|valid|val|eval|test|predict|sanity|cach|extract|group"
@@ -90,8 +89,7 @@ class Meaning:
         block.width, block.unused = 0, []
         for table in values:
             above = [bisect_left(heading.at, at) - 1 for at in table.at]
-            near = zip(above, table.at, strict=True)
-            rows = {i: row for row, (i, at) in enumerate(near) if i >= 0 and at - heading.at[i] < BLOCK}
+            rows = {i: row for row, i in enumerate(above) if i >= 0}
             for column in table.columns:
                 block.columns.append(column.empty())
                 values_of = (column.values[rows[i]] if i in rows else NAN for i in range(len(heading)))
@@ -264,8 +262,7 @@ def _trainer(found: Tables) -> Trainer | None:
     for table in found.tables:
         trainer, _ = trainer_of(table.signs(), saves)
         if trainer:
-            trains = table.get("loss", "time_s", "elapsed_s") and not table.get("val_loss", "val_bpb")
-            scores[trainer.name] += len(table) * (1000 if trains else 1)
+            scores[trainer.name] += len(table)
     if not scores:
         return None
     name = scores.most_common(1)[0][0]
@@ -301,8 +298,7 @@ def _streams(tables: list[Table]) -> list[Table]:
 def _epochs_of(bar: Table, headed: bool) -> Table:
     """Bars that show one epoch each (Keras): their last states are the rows; without headings they are counted."""
     position, of = bar.columns[0].values, bar.columns[1].values
-    val = bar.get("val_loss")
-    ends = [i for i in range(len(bar)) if position[i] == of[i] or (val and val.values[i] == val.values[i])]
+    ends = [i for i in range(len(bar)) if position[i] == of[i]]
     table = bar.select(ends)
     table.bar, table.width = None, 0
     table.columns = [column for column in table.columns[5:] if any(value == value for value in column.values)]
