@@ -104,6 +104,7 @@ EXAMPLES: Mapping[str, Sequence[Run]] = {
     # which losses can be compared
     "bits per byte": [run(1.0, metric="bpb"), run(1.2, metric="bpb")],
     "other units": [run(1.0, metric="bpb"), run(3.0)],
+    "bits and nats": [run(in_bits=True), run()],
     "other vocabularies": [run(vocab_size=65), run(vocab_size=300)],
     "other data": [run(dataset="one"), run(dataset="two")],
     "other fingerprints": [

@@ -181,6 +181,14 @@ LOGS: Mapping[str, str] = {
     ),
     "a part of the data": nanogpt(head=["train has 100,000,000 tokens", "tokens per iteration will be: 1,000"]),
     "diverged": nanogpt(loss=_after(600, 6.0, falling)),
+    "diverged although clipped": nanogpt(
+        loss=_after(600, 6.0, falling), head=settings(learning_rate=0.1, grad_clip=1.0)
+    ),
+    "finished early": nanogpt(500, head=settings(max_iters=1000)) + "Training finished.\n",
+    "an end that the counter contradicts": "".join(
+        f"step {s}/1000: loss {falling(s):.4f}, time 100.0ms\n" for s in range(0, 510, 10)
+    )
+    + "Training finished.\n",
     "diverged after a checkpoint": nanogpt(loss=_after(600, 6.0, falling), val=falling, saves=lambda s: s == 500),
     "nan from the start": nanogpt(loss=lambda s: math.nan),
     "nan after a checkpoint": nanogpt(loss=_after(600, math.nan, falling), val=falling),
