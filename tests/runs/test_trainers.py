@@ -455,6 +455,32 @@ def test_what_stands_behind_valid_in_brackets_is_of_the_validation(read) -> None
     assert run.steps.time_s[1] == pytest.approx(3 * 3600 + 11 * 60 + 16.5)
 
 
+def test_a_model_saved_after_an_epoch_is_not_saved_at_that_step(read) -> None:
+    lines = "".join(f"10:00:{s:02d} iter {s}: loss 2.{s}\n" for s in range(10, 50))
+    (run,) = read(lines + "New best model saved: checkpoint-epoch-2\n").runs
+
+    assert [c.step for c in run.checkpoints] == [49]
+
+
+def test_a_record_that_is_cut_off_begins_no_run(read) -> None:
+    text = "".join(
+        f"{{'loss': 1.{i}, 'grad_norm': 0.{i}, 'learning_rate': 1e-06, 'kl': 0.1, 'epoch': 0.{i}}}\n"
+        for i in range(1, 6)
+    )
+
+    assert [
+        len(run.steps) for run in read(text + "{'loss': 1.6, 'grad_norm': 0.6, 'learning_rate': 1e-06, 'k").runs
+    ] == [5]
+
+
+def test_a_batch_id_counts_inside_its_epoch(read) -> None:
+    (run,) = read(
+        "".join(f"epoch: {e}, batch_id: {b}, loss:0.{9 - e}\n" for e in range(3) for b in (0, 500, 1000))
+    ).runs
+
+    assert list(run.steps.step) == [0, 500, 1000, 1500, 2000, 2500, 3000, 3500, 4000]
+
+
 def test_evaluations_without_a_step_that_come_before_the_step_belong_to_it(read) -> None:
     text = "eval: train loss 3.5, val loss 3.6\niter 0: loss 3.4, time 9.0s\niter 1: loss 3.3, time 3.0s\neval: train loss 3.2, val loss 3.3\nSnapshot saved at 2 iteration\niter 2: loss 3.1, time 9.0s\n"
     (run,) = read(text).runs

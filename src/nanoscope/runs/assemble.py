@@ -435,7 +435,7 @@ class Assembler:
             placed, last = self._placed_at(0), steps[0] if len(steps) > 1 and steps[0] > steps[1] - steps[0] else 0
         if placed is None or (step < 0 and placed.run.said_finished):  # the final model
             return
-        counts_alike = step >= 0 and (last is None or step <= 2 * last + 2)
+        counts_alike = step >= 0 and (last is None or last <= 2 * step <= 4 * last + 4)  # else it counts epochs
         saved = SavedCheckpoint(step if counts_alike else last or 0)
         if [each.step for each in placed.run.checkpoints[-1:]] != [saved.step]:
             placed.run.checkpoints.append(saved)

@@ -135,7 +135,8 @@ class Table:
         """Whether its only row is the last line of the log, and the first half of another table's line."""
         labels, others = [c.label for c in self.columns], [c.label for c in whole.columns]
         is_last = len(self) == 1 and self.at[0] > whole.at[-1]
-        is_short = len(labels) <= (0.6 if self.get(*LOSSES) else 0.9) * len(others)
+        counted = self.get(*COUNTERS, "epoch") or not whole.get(*COUNTERS, "epoch")
+        is_short = len(labels) <= (0.6 if self.get(*LOSSES) and counted else 0.9) * len(others)
         return is_last and is_short and others[: len(labels)] == labels
 
     def without_copies(self) -> "Table":
