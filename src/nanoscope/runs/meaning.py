@@ -40,16 +40,9 @@ class Meaning:
         self.means = self.trainer.means if self.trainer else {}
         self.settings, self.lines = settings, found.lines
         self.eval_heads = [event.at for event in found.events if event.kind == "eval_head"]
-        bars = sorted((table for table in found.tables if table.bar is not None), key=_kind_of_bar)
         self.tables = _streams([table.without_copies() for table in found.tables if table.bar is None])
         self.bars: list[Table] = []
-        for _, same in groupby(bars, key=_kind_of_bar):
-            bar = Table.joined(list(same))
-            if bar.bar == "keras" and any(map(float.__eq__, bar.columns[0].values, bar.columns[1].values)):
-                self.averaged = True
-                self.tables.append(_epochs_of(bar, any(is_heading(t) and len(t) > 1 for t in self.tables)))
-            elif not _NOT_TRAINING.search(bar.bar or ""):
-                self.bars.append(bar)  # else it is a bar of something else
+        self._join_bars([table for table in found.tables if table.bar is not None])
         self._join_blocks()
         self.rows = [self._describe(table) for table in self.tables]
         summary: Table | None = None
@@ -62,19 +55,22 @@ class Meaning:
         self.training = self._training()
         self.evaluating = self._evaluating()
         for rows in self.training:
-            if rows.doubt:
-                self.steps_are_lines = True
-                self._doubt(rows.doubt)
-            told, others = (rows.loss, True) if rows.loss else (rows.val, False)
-            if told and not math.isfinite(sum(told.values)):
-                rows.kept = [i for i, value in enumerate(told.values) if (value == value) is others]
-            self._settle_total(rows)
-            self._settle_times(rows)
+            self._settle(rows)
         for rows in self.evaluating if not self.training else ():
             if rows.count and rows.table.get("elapsed_s", "bare_elapsed"):
                 self._settle_times(rows)
 
     # --- rows ---
+
+    def _join_bars(self, bars: list[Table]) -> None:
+        """The states of each bar as one table; of bars that show an epoch each, the last states are rows."""
+        for _, same in groupby(sorted(bars, key=_kind_of_bar), key=_kind_of_bar):
+            bar = Table.joined(list(same))
+            if bar.bar == "keras" and any(map(float.__eq__, bar.columns[0].values, bar.columns[1].values)):
+                self.averaged = True
+                self.tables.append(_epochs_of(bar, any(is_heading(t) and len(t) > 1 for t in self.tables)))
+            elif not _NOT_TRAINING.search(bar.bar or ""):
+                self.bars.append(bar)  # else it is a bar of something else
 
     def _join_blocks(self) -> None:
         """Records over several lines: a heading with a counter, and values without one below it."""
@@ -213,6 +209,17 @@ class Meaning:
         return rows
 
     # --- totals and times ---
+
+    def _settle(self, rows: Rows) -> None:
+        """What is claimed about rows of training."""
+        if rows.doubt:
+            self.steps_are_lines = True
+            self._doubt(rows.doubt)
+        told, others = (rows.loss, True) if rows.loss else (rows.val, False)
+        if told and not math.isfinite(sum(told.values)):
+            rows.kept = [i for i, value in enumerate(told.values) if (value == value) is others]
+        self._settle_total(rows)
+        self._settle_times(rows)
 
     def _settle_total(self, rows: Rows) -> None:
         """A total that is not below a step: the counter's own, that of a bar that moves alike, or by the time left."""
