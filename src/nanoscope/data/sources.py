@@ -8,8 +8,10 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePath
+from typing import IO
 from urllib.parse import urlsplit
 
 from nanoscope.data.corpora import CORPORA
@@ -41,7 +43,6 @@ class Documents:
         self.sources = [str(source) for source in sources]
         self.files: list[TextFile] = []
         self.skipped: Counter[Shown] = Counter()  # by extension, or by what else was wrong
-        self.notes: list[Shown] = []
         self._field, self._encoding, self._on_progress = field, encoding, on_progress
         self._wanted = tuple("." + name for name in re.findall(r"[^\s,*.][^\s,]*", ",".join(ext).lower()))
         try:
@@ -75,13 +76,15 @@ class Documents:
         if source in CORPORA:
             self.files += map(TextFile.at, CORPORA[source].files())
         elif is_url(source):
-            path, note = download(source, self._on_progress)
-            self.notes += [note] if note else []
+            path = self._copy(lambda file: download(source, file, self._on_progress))
             self._add_file(TextFile.at(path, source, PurePath(urlsplit(source).path).suffix))
         elif path.is_dir():
             self._add_folder(path)
         elif source == STDIN:
-            self._add_file(TextFile.at(self._standard_input(), "standard input"))
+            if sys.stdin.isatty():
+                print(on_terminal(Message("reading standard input; end it with Ctrl-D")), file=sys.stderr)
+            path = self._copy(partial(shutil.copyfileobj, sys.stdin.buffer))
+            self._add_file(TextFile.at(path, "standard input"))
         elif path.is_file():
             self._add_file(TextFile.at(path))
         else:
@@ -138,14 +141,12 @@ class Documents:
             )
         self.skipped += skipped
 
-    def _standard_input(self) -> Path:
-        """Copy standard input to a file, because a dataset takes two passes. It is removed with this object."""
-        if sys.stdin.isatty():
-            print(on_terminal(Message("reading standard input; end it with Ctrl-D")), file=sys.stderr)
+    def _copy(self, copy: Callable[[IO[bytes]], object]) -> Path:
+        """A file with what is copied, because a dataset takes two passes. It is removed with this object."""
         handle, name = tempfile.mkstemp()
         weakref.finalize(self, os.unlink, name)
         with os.fdopen(handle, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            copy(file)
         return Path(name)
 
 
