@@ -35,7 +35,7 @@ def test_json_prints_one_object(here, capsys):
     assert run(["prepare", "my book.txt", "--tokenizer=bpe", "--vocab_size=400", "--out=out/x", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     dataset = open_dataset(summary["dataset"])
-    assert (summary["vocab_size"], summary["train_tokens"]) == (dataset.vocab_size, len(dataset.split("train")))
+    assert (summary["vocab_size"], summary["train_tokens"]) == (dataset.vocab_size, len(dataset.splits["train"]))
     assert summary["fingerprint"] == dataset.fingerprint
 
 

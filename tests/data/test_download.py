@@ -82,7 +82,7 @@ def test_a_url_becomes_a_dataset_named_after_the_file(site: Site, capsys: pytest
     assert run(["prepare", site.url("/book.txt?token=secret")]) == 0
     assert "prepared data/book-char" in capsys.readouterr().out
     dataset = open_dataset("data/book-char")
-    assert len(dataset.split("train")) + len(dataset.split("val")) == len(BOOK)
+    assert len(dataset.splits["train"]) + len(dataset.splits["val"]) == len(BOOK)
     assert read_meta(Path("data/book-char")).sources == [site.url("/book.txt")]  # without the token
 
 

@@ -156,7 +156,7 @@ class Data:
     ) -> None:
         self.config, self.dataset, self.machine = config, dataset, machine
         self.evaluator = Evaluator(
-            {name: dataset.split(name) for name in ("train", "val")},
+            dict(dataset.splits.items()),
             block_size=config.block_size,
             windows=config.eval_windows,
             vocab_size=vocab_size,
@@ -178,12 +178,8 @@ class Data:
 
 def open_loader(config: TrainConfig, dataset: Dataset, state: TrainingState, machine: Machine) -> BatchLoader:
     return BatchLoader(
-        dataset.split("train"),
-        block_size=config.block_size,
-        sequences_per_step=config.sequences_per_step,
-        micro_batch=config.batch_size,
-        seed=config.seed,
-        order=config.order,
+        dataset.splits["train"],
+        config,
         first_step=state.step,
         first_sequence=state.sequences,
         rank=machine.processes.rank,
