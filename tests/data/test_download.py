@@ -99,7 +99,7 @@ def test_a_password_is_not_shown() -> None:
     ("path", "content", "media_type", "expected"),
     [
         ("/a.jsonl", b'{"text": "a"}\n', "application/octet-stream", ["a"]),
-        ("/latest", b'[{"text": "a"}]', "application/json; charset=utf-8", ["a"]),
+        ("/latest", b'{"text": "a"}', "application/json; charset=utf-8", ["a"]),
         ("/latest", b'{"text": "a"}\n{"text": "b"}\n', "", ["a", "b"]),
         ("/2600-0", b"a", "text/plain", ["a"]),
     ],

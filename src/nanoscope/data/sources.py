@@ -23,7 +23,7 @@ from nanoscope.suggest import did_you_mean
 
 STDIN = "-"
 SUFFIXES = (".txt", ".md", ".text", ".markdown", *(suffix for suffix in RECORDS if suffix != ".json"))
-PACKED = (".zip", ".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz")
+NOT_READ = (".zip", ".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".csv", ".tsv")
 PACKED_BEGINNINGS = b"PK\x03\x04", b"\x1f\x8b", b"BZh91AY", b"\xfd7zXZ", b"(\xb5/\xfd"
 
 JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{"\]])')
@@ -74,19 +74,19 @@ class Documents:
     def _add_source(self, source: str) -> None:
         path = Path(source)
         if source in CORPORA:
-            self.files += map(TextFile.at, CORPORA[source].files())
+            self.files += map(TextFile, CORPORA[source].files())
         elif is_url(source):
             path = self._copy(lambda file: download(source, file, self._on_progress))
-            self._add_file(TextFile.at(path, source, PurePath(urlsplit(source).path).suffix))
+            self._add_file(TextFile(path, source, PurePath(urlsplit(source).path).suffix))
         elif path.is_dir():
             self._add_folder(path)
         elif source == STDIN:
             if sys.stdin.isatty():
                 print(on_terminal(Message("reading standard input; end it with Ctrl-D")), file=sys.stderr)
             path = self._copy(partial(shutil.copyfileobj, sys.stdin.buffer))
-            self._add_file(TextFile.at(path, "standard input"))
+            self._add_file(TextFile(path, "standard input"))
         elif path.is_file():
-            self._add_file(TextFile.at(path))
+            self._add_file(TextFile(path))
         else:
             hint = did_you_mean(source, CORPORA, lambda name: Message("the corpus {name}", name=name))
             raise JobError("There is no file or folder {source!r}.{hint}", source=source, hint=hint)
@@ -96,13 +96,14 @@ class Documents:
         head = file.head()
         if not head:
             raise JobError("{path} is empty.", path=file.name)
-        if file.suffix in PACKED or head.startswith(PACKED_BEGINNINGS):
+        if file.suffix in NOT_READ or head.startswith(PACKED_BEGINNINGS):
             raise JobError(
-                "{name} cannot be read as it is. Unpack it into a folder, then: nanoscope prepare FOLDER",
+                "{name} cannot be read as it is.\n"
+                "Unpack an archive into a folder; write a table as JSON Lines, with an object in each line.",
                 name=file.name,
             )
         if file.name != str(file.path) and file.suffix not in (*RECORDS, *SUFFIXES):
-            file.suffix = ".json" if JSON.match(head) else ".csv" if self._field else ".txt"
+            file.suffix = ".json" if JSON.match(head) else ".txt"
         self.files.append(file)
 
     def _add_folder(self, folder: Path) -> None:
@@ -125,7 +126,7 @@ class Documents:
                 skipped[Message("not a file")] += 1
             elif path.suffix.lower() not in suffixes:
                 skipped[path.suffix.lower() or Message("without extension")] += 1
-            elif not (head := (file := TextFile.at(path)).head()):
+            elif not (head := (file := TextFile(path)).head()):
                 skipped[Message("empty")] += 1
             elif file.suffix != ".parquet" and b"\0" in head and not marked_encoding(head):
                 skipped[Message("binary")] += 1
