@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -59,11 +58,11 @@ def sweep(
     say(Message("{n:d} runs in {folder}: {settings}", n=len(planned.runs), folder=planned.folder, settings=swept))
     if not dry_run:
         signal = run_sweep(planned, jobs, say)
-    finished = [str(run.folder) for run in planned.runs if run.look() == "finished"]
+    finished = planned.ranked()
     if len(finished) > 1 and not (json or dry_run or signal):
         from nanoscope.api.comparing import compare
 
-        print_answer(compare(finished), json=False)
+        print_answer(compare([run.folder for run in finished]), json=False)
         print()
     for line in _conclusion(planned, len(finished), command):
         say(line)
@@ -96,11 +95,10 @@ def _conclusion(sweep: "Sweep", finished: int, command: str) -> Iterator[Message
 def _document(sweep: "Sweep", command: str) -> dict[str, Any]:
     """The JSON document of a sweep: its runs in their order, and the names of the finished ones, the best first."""
     keys = ("name", "settings", "status", "reason", "step", "best_val_loss")
-    measured = [run for run in sweep.runs if run.status == "finished" and run.best_val_loss is not None]
     return {
         "schema": "nanoscope.sweep/1",
         "folder": str(sweep.folder),
         "command": command,
         "runs": [{"path": str(run.folder), **{key: getattr(run, key) for key in keys}} for run in sweep.runs],
-        "ranking": [run.name for run in sorted(measured, key=attrgetter("best_val_loss", "name"))],
+        "ranking": [run.name for run in sweep.ranked() if run.best_val_loss is not None],
     }
