@@ -58,16 +58,9 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One forward and backward pass."""
-
-    sequences: int
-    seconds: float
-
-
-@dataclass(frozen=True)
 class WarmUp:
-    fastest: Pass
+    seconds: float
+    """Of a forward and backward pass, for each sequence."""
     memory: Memory
     updated: int
     """Parameters that every step updates: n-gram embeddings with sparse gradients are left out."""
@@ -209,12 +202,12 @@ class Engine:
         logits = 4 * self.config.block_size * model.config.vocab_size  # their gradients exist beside what was saved
         problem = self._compile(step) if self.machine.choice.compile else None
         self.compiled = self.model is not model
-        fastest = self._measure(first, step)
+        seconds = self._measure(first, step)
         self.zero_grad()
         if self.processes.world > 1:
             gpu = [self.device.index] if self.device.type == "cuda" else None
             self.model = DistributedDataParallel(self.model, device_ids=gpu)
-        return WarmUp(fastest, Memory(fixed, saved.bytes + 2 * logits), sum(map(Tensor.numel, dense)), problem)
+        return WarmUp(seconds, Memory(fixed, saved.bytes + 2 * logits), sum(map(Tensor.numel, dense)), problem)
 
     def halve_micro_batch(self, step: int) -> None:
         """Continue with micro-batches of half the size and twice as many: the tokens per iteration stay the same."""
@@ -240,28 +233,28 @@ class Engine:
             self.model = self.plain_model
             return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
-    def _measure(self, first: Pass, step: int) -> Pass:
+    def _measure(self, first: float, step: int) -> float:
         """The fastest of a few more passes, if they are short: the first one also set things up."""
         if self.compiled:
             sequences = self.micro_batch
-        elif first.seconds > LONG_SECONDS:
+        elif first > LONG_SECONDS:
             return first
         else:
-            sequences = max(1, min(self.micro_batch, int(MEASURED_SECONDS / self._pass(1).seconds)))
-        passes = [self._fitting_pass(sequences, step) for _ in range(2)]
-        return min(passes, key=lambda each: each.seconds / each.sequences)
+            sequences = max(1, int(MEASURED_SECONDS / self._pass(1)))
+        return min(self._fitting_pass(sequences, step) for _ in range(2))
 
-    def _fitting_pass(self, sequences: int, step: int) -> Pass:
+    def _fitting_pass(self, sequences: int, step: int) -> float:
         """A pass of so many sequences, or of a whole micro-batch, which is halved until it fits."""
         return until_it_fits(lambda: self._pass(min(sequences, self.micro_batch)), lambda: self.halve_micro_batch(step))
 
-    def _pass(self, sequences: int) -> Pass:
+    def _pass(self, sequences: int) -> float:
+        """Measure a forward and backward pass: its seconds for each sequence."""
         size, vocabulary = (sequences, self.config.block_size), self.plain_model.config.vocab_size
         tokens = torch.randint(vocabulary, size, generator=torch.Generator().manual_seed(0))
         seconds: list[float] = []
         self.machine.synchronize()
         self.passes([(tokens, tokens)], 0, seconds=seconds)
-        return Pass(sequences, sum(seconds))
+        return seconds[0] / sequences
 
     def _seed_dropout(self, step: int) -> None:
         """Dropout depends on seed, iteration and process alone: a resumed run needs no random state to repeat it."""
