@@ -37,9 +37,6 @@ def never(done: int, total: int) -> bool:
     return False
 
 
-def ignore(before: int, now: int) -> None:
-    pass
-
 
 @dataclass(frozen=True)
 class Step:
@@ -71,19 +68,11 @@ class WarmUp:
 class Engine:
     """A model with its optimizer. `plain_model` holds the weights; `model` computes: compiled, distributed, or both.
 
-    `micro_batch` is how many sequences go through the model at once. Where memory runs out it is halved for good, and
-    `notify(before, now)` is called.
+    `micro_batch` is how many sequences go through the model at once. Where memory runs out it is halved for good.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        model: LanguageModel,
-        machine: Machine,
-        micro_batch: int = 0,
-        notify: Callable[[int, int], None] = ignore,
-    ) -> None:
-        self.config, self.machine, self.notify = config, machine, notify
+    def __init__(self, config: TrainConfig, model: LanguageModel, machine: Machine, micro_batch: int = 0) -> None:
+        self.config, self.machine = config, machine
         self.device, self.processes = machine.device, machine.processes
         self.plain_model, self.model, self.compiled = model, cast(nn.Module, model), False
         self.micro_batch = min(micro_batch or config.batch_size, config.batch_size)
@@ -221,7 +210,6 @@ class Engine:
             )
         self.micro_batch = before // 2
         release(self.device)
-        self.notify(before, self.micro_batch)
 
     def _compile(self, step: int) -> str | None:
         """Compile for whole micro-batches, which are halved until they fit. Or return why that does not work."""

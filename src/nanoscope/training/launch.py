@@ -162,8 +162,7 @@ def prepare_first_step(
     An evaluation alone needs no warm-up.
     """
     machine, training = engine.machine, not run.config.eval_only and run.state.step < run.config.max_iters
-    halved: list[tuple[int, int]] = []
-    engine.notify = lambda before, now: halved.append((before, now))
+
     if machine.choice.compile and training:
         run.reporter.progress(Message("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
@@ -175,9 +174,7 @@ def prepare_first_step(
         records = update_records(checkpoint, run.config, run.evaluation)
         run.reporter.emit(Resume(step=run.state.step, changed=run.resumed.changed, for_session=run.resumed.for_session))
         run.reporter.emit(*(Note(text=text) for text in records), *schedule_notes(run.resumed, run.state))
-    engine.notify = run.note_smaller_micro_batch
-    for sizes in halved:
-        engine.notify(*sizes)
+    run.note_micro_batch(engine.micro_batch)
     if warmed_up is not None:
         report_forecast(run, engine, data, warmed_up)
 

@@ -168,10 +168,12 @@ class Run:
             self.reporter.emit(iteration, *self.spikes.notice(step, done.loss))
         self.reporter.emit(*self.slow_steps.notice(step, seconds, data_seconds))
 
-    def note_smaller_micro_batch(self, before: int, now: int) -> None:
-        """Memory ran out: the engine continues with smaller micro-batches, and so will a resumed run."""
-        self.state.micro_batch = now
-        self.reporter.emit(OutOfMemory(step=self.state.step, micro_batch_before=before, micro_batch=now))
+    def note_micro_batch(self, now: int) -> None:
+        """If memory ran out, the engine continues with smaller micro-batches, and so will a resumed run."""
+        before = min(self.state.micro_batch or self.config.batch_size, self.config.batch_size)
+        if now < before:
+            self.state.micro_batch = now
+            self.reporter.emit(OutOfMemory(step=self.state.step, micro_batch_before=before, micro_batch=now))
 
     def save(self, engine: Engine) -> bool:
         """Save the current state and report it. Returns whether it is saved.

@@ -45,6 +45,7 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
             continue
         with run.clock.phase("step"):
             done = engine.step(batches, step, run.rate(step), abandoned=run.progress(stop, "step"))
+        run.note_micro_batch(engine.micro_batch)
         if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
             continue
         if not done.finite:  # at once: nothing may be saved after that
