@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
 from nanoscope.errors import JobError
+from nanoscope.hardware.device import autocast, synchronize
 from nanoscope.hardware.memory import OPTIMIZER_TOO_LARGE, SEQUENCE_TOO_LARGE, is_out_of_memory, release
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import LoadedCheckpoint
@@ -105,7 +106,7 @@ class Engine:
             return None
         before_update = time.perf_counter()
         norm = self.update(lr)
-        self.machine.synchronize()
+        synchronize(self.device)
         now = time.perf_counter()
         # If one process's loss is not finite, neither is the sum: all of them notice it.
         loss, norms = self.processes.sum([share.item(), norm.item()])
@@ -139,13 +140,13 @@ class Engine:
             if isinstance(self.model, DistributedDataParallel):  # exchange gradients once, after the last micro-batch
                 self.model.require_backward_grad_sync = done + 1 == len(parts)
             share = len(tokens) / self.config.sequences_per_step
-            with self.machine.autocast():
+            with autocast(self.machine.choice):
                 loss = self.model(tokens.to(device, non_blocking=pinned), targets.to(device, non_blocking=pinned))
             # DDP averages over the processes, and each holds only its own part of the mean: hence × world.
             self.scaler.scale(loss * (share * world)).backward()
             mean_loss += loss.detach() * share
             if seconds is not None:
-                self.machine.synchronize()
+                synchronize(self.device)
                 seconds.append(time.perf_counter() - began)
         return mean_loss
 
@@ -240,7 +241,7 @@ class Engine:
         size, vocabulary = (sequences, self.config.block_size), self.plain_model.config.vocab_size
         tokens = torch.randint(vocabulary, size, generator=torch.Generator().manual_seed(0))
         seconds: list[float] = []
-        self.machine.synchronize()
+        synchronize(self.device)
         self.passes([(tokens, tokens)], 0, seconds=seconds)
         return seconds[0] / sequences
 

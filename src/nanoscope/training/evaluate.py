@@ -18,6 +18,7 @@ from nanoscope.config import Auto, TrainConfig
 from nanoscope.data.dataset import Dataset, TokenSplit
 from nanoscope.data.loader import BatchLoader, check_length, windows_at
 from nanoscope.errors import JobError
+from nanoscope.hardware.device import autocast
 from nanoscope.hardware.memory import SEQUENCE_TOO_LARGE, release
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.training.engine import never, until_it_fits
@@ -122,7 +123,7 @@ class Evaluator:
     def _next_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
         """The losses of the first of these windows, as many as are evaluated at once."""
         tokens, targets = windows_at(self.splits[name], starts[: self.batch], self.block_size)
-        with self.machine.autocast():
+        with autocast(self.machine.choice):
             logits = model(tokens.to(self.device))  # (B, T, V)
             each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
         return each.float().view(targets.shape).mean(1)  # (B, T) → (B)

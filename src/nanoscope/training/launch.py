@@ -22,6 +22,7 @@ from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.ngrams import ladder_of, stored_ladder
 from nanoscope.errors import JobError
+from nanoscope.hardware.device import peak_flops
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.messages import Message, Shown, joined, on_terminal
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
@@ -203,7 +204,7 @@ def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> 
 
 def start_event(run: Run, engine: Engine, data: Data) -> Start:
     dataset, machine = data.dataset, engine.machine
-    peak_flops, peak_source = machine.peak
+    flops, source = peak_flops(machine.choice)
     return Start(
         run=run.folder.path.name,
         config=dataclasses.asdict(run.config),
@@ -217,8 +218,8 @@ def start_event(run: Run, engine: Engine, data: Data) -> Start:
         dtype=machine.choice.dtype,
         compiled=engine.compiled,
         processes=run.processes.world,
-        peak_flops=peak_flops or 0.0,
-        peak_source=peak_source,
+        peak_flops=(flops or 0.0) * machine.processes.world,
+        peak_source=source,
         data_folder=str(dataset.folder),
         dataset_fingerprint=dataset.fingerprint,
         tokenizer=dataset.tokenizer.kind if dataset.tokenizer else None,
