@@ -38,7 +38,6 @@ def never(done: int, total: int) -> bool:
     return False
 
 
-
 @dataclass(frozen=True)
 class Step:
     """What one step found. Plain numbers: the device is idle by then."""

@@ -297,20 +297,10 @@ def _check(run: Run, end: End) -> None:
             "{kept}. Try lower learning rates: {command}",
             step=end.step,
             kept=kept,
-            command=f"{again} {_lower_rates(run.config)}",
+            command=f"{again} --lr_scale={run.config.lr_scale / 10:g}",
         )
     if run.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
         kept = Message("the newest complete one is {last}", last=last) if last else Message("there is none")
         raise JobError(
             "the last checkpoint could not be saved; {kept}\nMake room, then: {command}", kept=kept, command=again
         )
-
-
-def _lower_rates(config: TrainConfig) -> str:
-    """The default of each rate that is far above it; if there is none, half of all rates."""
-    usual = TrainConfig(recipe=config.recipe)
-    rates = {"learning_rate": "peak_lr", "matrix_lr": "matrix_lr", "table_lr": "table_lr"}
-    flags = {
-        key: getattr(usual, name) for key, name in rates.items() if getattr(config, name) > 2 * getattr(usual, name)
-    }
-    return " ".join(f"--{key}={value}" for key, value in (flags or {"lr_scale": config.lr_scale / 2}).items())
