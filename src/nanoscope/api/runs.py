@@ -44,11 +44,11 @@ def train(preset: str | os.PathLike[str] = "laptop", **settings: Any) -> "Run":
 
     with _undone():
         try:
-            trained, end, stop = train_run(resolved, clock, closing_lines)
+            trained, end = train_run(resolved, clock, closing_lines)
         except NothingToTrainError as reason:
             return Run(reason.folder)
-    if end.reason == "interrupted" and stop.signal not in (None, signal.SIGINT):
-        signal.raise_signal(stop.signal)  # everything is saved; whoever sent it wants the process to end
+    if end.signal not in (None, "SIGINT"):
+        signal.raise_signal(signal.Signals[end.signal])  # everything is saved; whoever sent it wants the process to end
     return Run(trained.folder.path)
 
 
