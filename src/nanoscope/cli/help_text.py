@@ -133,7 +133,6 @@ def with_options(command: Callable[..., Any], options: Mapping[str, Any]) -> Cal
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=options[name], default=None)
         for name in options
     ]
-    shown.__annotations__ = {**command.__annotations__, **options}
     shown.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
     return shown
 

@@ -1,13 +1,12 @@
 """`nanoscope prepare`: text in, a dataset folder out."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.cli.logs import Json, check_options
+from nanoscope.cli.logs import check_options, print_json
 from nanoscope.messages import Shown
 
 
@@ -21,7 +20,7 @@ def prepare(
     val_fraction: float = 0.1,
     encoding: str = "utf-8",
     overwrite: bool = False,
-    as_json: Json = False,
+    json: bool = False,
 ) -> None:
     """Convert text to a dataset of tokens for training.
 
@@ -57,7 +56,7 @@ def prepare(
         Text encoding of the files, for example cp1252.
     overwrite
         Replace a dataset that is already in the output folder.
-    as_json
+    json
         Print the summary, with its warnings, as a JSON object.
     """
     from nanoscope.api.datasets import prepare as prepare_dataset
@@ -79,4 +78,7 @@ def prepare(
         overwrite=overwrite,
     )
     result = summary(folder, time.monotonic() - started, warnings)
-    print(json.dumps(result, ensure_ascii=False, default=str) if as_json else in_words(result))
+    if json:
+        print_json(result)
+    else:
+        print(in_words(result))
