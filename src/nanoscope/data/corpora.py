@@ -137,10 +137,6 @@ def _standard_library() -> list[Path]:
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = sorted(set(subfolders) - excluded)
         files += [Path(folder, name) for name in sorted(names) if name.endswith(".py")]
-    if not files:
-        raise JobError(
-            "Cannot use the python corpus: this Python has no readable standard library in {root}.", root=root
-        )
     return files
 
 
