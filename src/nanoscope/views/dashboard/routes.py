@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from nanoscope.errors import JobError
 from nanoscope.findings.analyse import Options
-from nanoscope.messages import LANGUAGES, printable, shown
+from nanoscope.messages import LANGUAGES, printable, to_print
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
@@ -226,7 +226,7 @@ class Dashboard:
         try:
             first = await beginning
         except JobError as error:
-            return JSONResponse({"error": "sample", "message": shown(error.text)}, 422)
+            return JSONResponse({"error": "sample", "message": to_print(error.text)}, 422)
 
         async def text() -> AsyncIterator[str]:
             try:
@@ -266,7 +266,7 @@ def make_app(
         if isinstance(error, GoneError):
             return JSONResponse({"error": "gone"}, 404)
         if isinstance(error, NewerVersionError):
-            return JSONResponse({"error": "newer", "message": shown(error.text)}, 422)
+            return JSONResponse({"error": "newer", "message": to_print(error.text)}, 422)
         if isinstance(error, JobError):  # nothing in it, or nothing that can be read
             return JSONResponse({"error": "no_training"}, 422)
         print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
