@@ -145,8 +145,7 @@ def _trainer(log: Log) -> str:
 
 
 def _listed(key: str, name: str, run: DescribedRun) -> ListedRun:
-    evals, progress = run.analysis.evals, run.analysis.progress
-    listed = ListedRun(key, name, "log", key, time.time(), run.run.last_step, progress.total_steps)
-    if evals:
-        listed.best, listed.best_step, listed.kind = evals.best_val, evals.best_step, evals.metric
+    numbers, total = run.numbers, run.analysis.progress.total_steps
+    listed = ListedRun(key, name, "log", key, time.time(), run.run.last_step, total, kind=numbers.metric)
+    listed.best_step, listed.best = numbers.best or (None, None)
     return listed

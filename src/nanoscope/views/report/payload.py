@@ -287,6 +287,8 @@ def _numbers(source: Source, analysis: Analysis) -> RunNumbers:
     broken = next((v.step for v in analysis.verdicts if isinstance(v, NonFinite) and not v.recovered), None)
     diverged = any(isinstance(v, Diverged) for v in analysis.verdicts)
     failure: Literal["nan", "diverged"] | None = "nan" if broken is not None else "diverged" if diverged else None
+    step = evaluated and evaluated.best_step
+    best = evaluated and (None if step is None else int(step), evaluated.best_val)  # JSON knows no epochs
     return RunNumbers(
         name=printable(source.name),
         metric=evaluated.metric if evaluated else "loss",
@@ -294,7 +296,7 @@ def _numbers(source: Source, analysis: Analysis) -> RunNumbers:
         resume=source.resume,
         can_sample=source.can_sample,
         evals=[(e.step, e.val, e.stderr, e.train_loss) for e in evals],
-        best=(evaluated.best_step, evaluated.best_val) if evaluated else None,
+        best=best,
         failure=failure,
         result=evaluated.best_val if evaluated and not failure else None,
         broken=broken,
