@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.messages import Message, on_terminal
 from nanoscope.views.dashboard.guard import LOOPBACK
-from nanoscope.views.dashboard.notify import notifier
+from nanoscope.views.dashboard.notify import Watcher, notifier
 from nanoscope.views.dashboard.routes import make_app
 from nanoscope.views.dashboard.shell import scripts_and_styles
 
@@ -91,7 +91,7 @@ def serve(
     notify: str | None = None,
 ) -> None:  # fmt: skip
     """Serve the runs of `folder`."""
-    tell = notifier(notify) if notify is not None else None
+    watcher = None if notify is None else Watcher(notifier(notify), folder.resolve())
     scripts_and_styles()  # fails before the port is open if a package is missing
     is_local = host in LOOPBACK
     if is_local and token is not None:
@@ -106,7 +106,7 @@ def serve(
     listening = _listen(host, port, ports_tried)
     port = listening.getsockname()[1]
     names = frozenset({*LOOPBACK, *([] if is_local else [host.lower(), platform.node().lower()])})
-    app = make_app(folder.resolve(), language, names, token, tell)
+    app = make_app(folder.resolve(), language, names, token, watcher)
     shown = f"[{host}]" if ":" in host else platform.node() if _is_every_address(host) else host
     url = f"http://{shown}:{port}/"
     url += f"?{urlencode({'token': token})}" if token else ""
@@ -114,7 +114,7 @@ def serve(
         psutil.Process().nice(NICENESS if hasattr(signal, "SIGHUP") else psutil.BELOW_NORMAL_PRIORITY_CLASS)
     _allow_connections()
     config = uvicorn.Config(
-        app, log_level="critical", access_log=False, lifespan="on" if notify else "off", server_header=False, ws="none",
+        app, log_level="critical", access_log=False, server_header=False, ws="none",
         timeout_graceful_shutdown=1, http=_Connection,
     )  # fmt: skip
     print(on_terminal(Message("watching {folder}, stop with Ctrl-C: {url}", folder=folder, url=url)), flush=True)

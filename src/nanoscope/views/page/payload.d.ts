@@ -9,7 +9,6 @@ export interface Payload {
   languages: Record<string, PageLanguage>;
   versions: Record<string, string>;
   leisure_seconds: number;
-  log: string | null;
   view: string;
 }
 

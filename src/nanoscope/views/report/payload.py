@@ -133,7 +133,6 @@ class Payload(msgspec.Struct):
     languages: dict[str, PageLanguage] = {}  # of a report; the server's page has them already
     versions: dict[str, str] = {}  # of the runs: what the list shows may be newer
     leisure_seconds: float = 0.0  # until it is worth asking again
-    log: str | None = None  # the address of a log that was pasted
     view: str = ""  # how the charts are shown
 
 
@@ -167,8 +166,7 @@ class DescribedRun:
 
 def describe(sources: Sequence[Source], options: Options, language: str) -> Payload:
     """The payload of one run, or of several with their comparison, for a page that can change its language."""
-    every = tuple(LANGUAGES)
-    page = payload([describe_run(source, options, every) for source in sources], language, every)
+    page = payload([describe_run(source, options) for source in sources], language, tuple(LANGUAGES))
     page.languages = page_languages()
     return page
 
@@ -180,20 +178,20 @@ def page_languages() -> dict[str, PageLanguage]:
     }
 
 
-def describe_run(source: Source, options: Options, languages: Sequence[str]) -> DescribedRun:
-    """Analyse one run and put the findings into words."""
+def describe_run(source: Source, options: Options) -> DescribedRun:
+    """Analyse one run and put the findings into words, in every language."""
     run = source.run
     analysis = analyse(run, options, source.log)
     series = thinned_series(run, {slow.step for slow in analysis.slow_steps})
     numbers = _numbers(source, analysis)
     charts = {"loss", numbers.metric, *("memory" if name.endswith("_gb") else name for name in series)}
     concepts = concepts_of_names(charts, dict(numbers.phases), dict(numbers.config))
-    texts = {code: _texts(source, analysis, Language(code), concepts) for code in languages}
+    texts = {code: _texts(source, analysis, Language(code), concepts) for code in LANGUAGES}
     return DescribedRun(source.name, run, analysis, numbers, series, texts, concepts)
 
 
 def payload(runs: Sequence[DescribedRun], language: str, languages: Sequence[str]) -> Payload:
-    """Everything that the page shows, in languages that all of the runs are described in; it opens in `language`."""
+    """Everything that the page shows, in these languages; it opens in `language`."""
     comparison = None
     if len(runs) > 1:
         names = [each.name for each in runs]
@@ -287,8 +285,9 @@ def _numbers(source: Source, analysis: Analysis) -> RunNumbers:
     broken = next((v.step for v in analysis.verdicts if isinstance(v, NonFinite) and not v.recovered), None)
     diverged = any(isinstance(v, Diverged) for v in analysis.verdicts)
     failure: Literal["nan", "diverged"] | None = "nan" if broken is not None else "diverged" if diverged else None
-    step = evaluated and evaluated.best_step
-    best = evaluated and (None if step is None else int(step), evaluated.best_val)  # JSON knows no epochs
+    best = None
+    if evaluated:  # JSON knows no epochs
+        best = (None if evaluated.best_step is None else int(evaluated.best_step), evaluated.best_val)
     return RunNumbers(
         name=printable(source.name),
         metric=evaluated.metric if evaluated else "loss",
