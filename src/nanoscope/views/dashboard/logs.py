@@ -56,7 +56,7 @@ class KeptLogs:
         with self._lock:
             return {key: log.listed for key, log in reversed(self._logs.items())}
 
-    def add(self, content: bytes, name: str, options: Options) -> tuple[str, list[DescribedRun]]:
+    def add(self, content: bytes | bytearray, name: str, options: Options) -> tuple[str, list[DescribedRun]]:
         """Read a log and keep it: its name in addresses, and its runs. Without a training nothing is kept."""
         log = _read(content)
         name = self._free_name(name or _trainer(log))
@@ -119,7 +119,7 @@ class _Bounded:
         return chunk
 
 
-def _read(content: bytes) -> Log:
+def _read(content: bytes | bytearray) -> Log:
     """Any log, unless it takes too much time or memory."""
     return read_stream(cast("BinaryIO", _Bounded(unpacked(BytesIO(content)))), "log")
 

@@ -93,7 +93,7 @@ class Reports:
             payload.versions = {name: self._known[name].version for name in names}
         return payload
 
-    def add_log(self, content: bytes, name: str, options: Options) -> str:
+    def add_log(self, content: bytes | bytearray, name: str, options: Options) -> str:
         """Keep a log: its name in addresses. What was read of it need not be read again."""
         key, described = self.logs.add(content, name, options)
         if not described:

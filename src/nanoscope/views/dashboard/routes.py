@@ -1,6 +1,7 @@
 """The routes of `nanoscope watch`. They only read run folders, and never load torch."""
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -29,8 +30,7 @@ from nanoscope.views.dashboard.logs import KeptLogs
 from nanoscope.views.dashboard.notify import Watcher
 from nanoscope.views.dashboard.reports import Reports, StillReadingError, gone
 from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
-from nanoscope.views.dashboard.shell import page, scripts_and_styles
-from nanoscope.views.report.html import render
+from nanoscope.views.report.html import render, render_live, static_files
 from nanoscope.views.report.payload import page_languages
 
 LOG_LIMIT_BYTES = 32_000_000
@@ -81,10 +81,10 @@ class Dashboard:
         return wanted if wanted in LANGUAGES else self.language
 
     async def index(self, request: Request) -> Response:
-        return HTMLResponse(page(self.language))
+        return HTMLResponse(render_live(self.language))
 
     async def static(self, request: Request) -> Response:
-        file = scripts_and_styles().get(request.path_params["name"])
+        file = static_files().get(request.path_params["name"])
         if file is None:
             raise gone()
         kind = "text/css" if file.suffix == ".css" else "text/javascript"
@@ -153,12 +153,8 @@ class Dashboard:
             run.resume = None  # a folder of this machine is of no use to others
         payload.languages = page_languages()
         payload.view = request.query_params.get("view", "")[:VIEW_CHARACTERS]
-        name = "".join(
-            c if c.isascii() and (c.isalnum() or c in "-_.") else "-"
-            for run in payload.runs[:3]
-            for c in f"-{run.name}"
-        )
-        name = name[:60].strip(".-") or "log"
+        named = re.sub(r"[^\w.-]", "-", "-".join(run.name for run in payload.runs[:3]), flags=re.ASCII)
+        name = f"-{named}"[:60].strip(".-") or "log"
         page = await run_in_threadpool(render, payload)
         return HTMLResponse(page, headers={"content-disposition": f'attachment; filename="nanoscope-{name}.html"'})
 
@@ -177,25 +173,21 @@ class Dashboard:
         return _json({"log": key})
 
     @asynccontextmanager
-    async def _received(self, request: Request) -> AsyncIterator[bytes]:
+    async def _received(self, request: Request) -> AsyncIterator[bytearray]:
         """The log that was sent. What is held of all logs that are being sent or wait is bounded."""
-        pieces: list[bytes] = []
-        kept = 0
+        content = bytearray()
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 async for piece in _pieces(request, LOG_LIMIT_BYTES):
-                    pieces.append(piece)
-                    kept += len(piece)
+                    content += piece
                     self._held_bytes += len(piece)
                     if self._held_bytes > MOST_HELD_BYTES:
                         raise HTTPException(503, "crowded")
-            content = b"".join(pieces)
-            pieces.clear()
             yield content
         except TimeoutError:
             raise HTTPException(408, "crowded") from None
         finally:
-            self._held_bytes -= kept
+            self._held_bytes -= len(content)
 
     async def remove_log(self, request: Request) -> Response:
         if not self.logs.remove(request.query_params.get("log", "")):
