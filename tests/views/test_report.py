@@ -220,8 +220,8 @@ def test_several_runs_are_compared_and_can_be_overlaid(tmp_path):
     payload = payload_of(tmp_path / "report.html")
     comparison = payload["words"]["en"]["comparison"]
     assert [run["name"] for run in payload["runs"]] == ["laptop", "gpu"]
-    assert comparison["settings_headers"] == ["", "laptop", "gpu"]
-    assert [line[0] for line in comparison["measures"]] == ["gpu", "laptop"]
+    assert comparison["settings"]["headers"] == ["", "laptop", "gpu"]
+    assert [line[0] for line in comparison["measures"]["rows"]] == ["gpu", "laptop"]
     assert [run["tokens_per_step"] for run in payload["runs"]] == [768, 16384]
     for run in payload["runs"]:
         times = [seconds for _, seconds in run["clock"]]
@@ -238,7 +238,7 @@ def test_runs_are_called_by_their_names_however_long(tmp_path):
     assert [run["name"] for run in payload["runs"]] == names
     comparison = payload["words"]["en"]["comparison"]
     assert comparison["key"] == []
-    assert comparison["settings_headers"] == ["", *names]
+    assert comparison["settings"]["headers"] == ["", *names]
 
 
 def test_the_settings_that_differ_come_with_their_values(tmp_path):

@@ -244,7 +244,7 @@ def test_several_runs_are_compared(server: Watch) -> None:
     payload = server.report("done", "one/two/three", lang="ar")
     assert set(payload["words"]) == {"ar"}
     assert [run["name"] for run in payload["runs"]] == ["done", "one/two/three"]
-    assert payload["words"]["ar"]["comparison"]["measures"]
+    assert payload["words"]["ar"]["comparison"]["measures"]["rows"]
     assert (len(losses(payload, 0)), len(losses(payload, 1))) == (300, 40)
 
 
@@ -929,7 +929,7 @@ def test_a_log_is_overlaid_with_a_run(server: Watch) -> None:
     key = explain(server, example_logs.spiky(), "?name=theirs.log").json["log"]
     payload = server.report("done", key)
     assert [run["name"] for run in payload["runs"]] == ["done", "theirs.log"]
-    assert payload["words"]["en"]["comparison"]["measures"]
+    assert payload["words"]["en"]["comparison"]["measures"]["rows"]
 
 
 def test_the_number_of_kept_logs_is_bounded_and_the_oldest_goes_first(tmp_path: Path) -> None:

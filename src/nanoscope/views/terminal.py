@@ -131,7 +131,7 @@ def runs_table(names: Sequence[str], analyses: Sequence[Analysis], page: Page) -
             ]
         )
     page.line()
-    page.table(headers, rows, numeric=4)
+    page.table(headers, rows, numeric=range(1, 5))
 
 
 def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:

@@ -278,7 +278,6 @@ export function showComparison(payload, comparison, words, frame, tools) {
   const { runs } = payload;
   const names = runs.map(run => run.name);
   const title = names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
-  const differing = [comparison.settings_headers.slice(1), ...comparison.settings];
   const actions = [...frame.actions];
   if (payload.settings.length)
     actions.unshift(
@@ -291,9 +290,8 @@ export function showComparison(payload, comparison, words, frame, tools) {
     make("span", { class: "facts" }, labels.count_runs.replace("{n}", String(names.length))),
     make("div", { class: "actions" }, ...actions)
   );
-  const learnt = comparison.sections[0] ? comparison.sections[0][1] : [];
-  const { leads } = comparison;
-  const [lead, ...more] = [leads[0], ...learnt, ...leads.slice(1)].filter(Boolean);
+  const { leads, findings } = comparison;
+  const [lead, ...more] = [leads[0], ...findings, ...leads.slice(1)].filter(Boolean);
   const verdict = lead
     ? make(
         "section",
@@ -321,19 +319,12 @@ export function showComparison(payload, comparison, words, frame, tools) {
     overlayFigure(runs, frame),
     settings.length ? make("div", { class: "smalls settings" }, ...settings) : null
   ];
-  const rest = comparison.sections
-    .slice(1)
-    .filter(([, texts]) => texts.length)
-    .map(([heading, texts]) => card(level + 1, heading, list(texts)));
   parts.push(
     make(
       "div",
       { class: "details" },
-      ...rest,
-      tableCard(level + 1, comparison.measures_title, comparison.measures_headers, comparison.measures, "side-by-side"),
-      comparison.settings.length && differing.length
-        ? tableCard(level + 1, comparison.settings_title, comparison.settings_headers, comparison.settings, "settings")
-        : null
+      tableCard(level + 1, comparison.measures, "side-by-side"),
+      comparison.settings.rows.length ? tableCard(level + 1, comparison.settings, "settings") : null
     )
   );
   parts.push(

@@ -111,13 +111,9 @@ export interface RunWords {
 export interface ComparisonTexts {
   key: string[];
   leads: string[];
-  sections: [string, string[]][];
-  measures_title: string;
-  measures_headers: string[];
-  measures: string[][];
-  settings_title: string;
-  settings_headers: string[];
-  settings: string[][];
+  findings: string[];
+  measures: TextTable;
+  settings: TextTable;
 }
 
 export interface Tile {
@@ -135,4 +131,10 @@ export interface VerdictWords {
   tone: "good" | "fair" | "bad";
   title: string;
   text: string;
+}
+
+export interface TextTable {
+  title: string;
+  headers: string[];
+  rows: string[][];
 }
