@@ -9,7 +9,6 @@ from nanoscope.errors import JobError, why
 from nanoscope.findings.analyse import Options
 from nanoscope.messages import Message
 from nanoscope.runs.load_many import Warn, trained_runs
-from nanoscope.views.report import Source as Shown
 from nanoscope.views.report import describe, render
 from nanoscope.words.language import choose_language
 
@@ -35,8 +34,7 @@ def report(
     each run that is left out.
     """
     paths = [os.fspath(log) for log in logs]
-    sources = [Shown(each.name, each.run, each.log) for each in trained_runs(paths, warn)]
-    page = render(describe(sources, Options(max_iters, device), choose_language(lang).code))
+    page = render(describe(trained_runs(paths, warn), Options(max_iters, device), choose_language(lang).code))
     inside = len(paths) == 1 and Path(paths[0]).is_dir()
     file = Path(out) if out else (Path(paths[0]) if inside else Path()) / "report.html"
     try:

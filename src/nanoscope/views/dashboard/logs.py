@@ -16,10 +16,11 @@ from starlette.exceptions import HTTPException
 from nanoscope.files import cache_folder, write_atomically
 from nanoscope.findings.analyse import Options
 from nanoscope.runs.files import unpacked
+from nanoscope.runs.load_many import NamedRun
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Log
 from nanoscope.views.dashboard.folder import ListedRun
-from nanoscope.views.report.payload import DescribedRun, Source, describe_run
+from nanoscope.views.report.payload import DescribedRun, describe_run
 from nanoscope.words.language import Language
 
 PREFIX = "log:"
@@ -126,7 +127,7 @@ def _read(content: bytes | bytearray) -> Log:
 
 def _described(log: Log, name: str, options: Options) -> list[DescribedRun]:
     names = [name] if len(log.runs) == 1 else [f"{name}#{i}" for i in range(1, len(log.runs) + 1)]
-    return [describe_run(Source(each, run, log), options) for each, run in zip(names, log.runs, strict=True)]
+    return [describe_run(NamedRun(each, name, run, log), options) for each, run in zip(names, log.runs, strict=True)]
 
 
 def _trainer(log: Log) -> str:

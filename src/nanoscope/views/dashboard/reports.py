@@ -14,12 +14,13 @@ from starlette.exceptions import HTTPException
 from nanoscope.findings.analyse import Options
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import NewerVersionError
+from nanoscope.runs.load_many import NamedRun
 from nanoscope.runs.own import OwnRun
 from nanoscope.runs.run import Run, Steps
 from nanoscope.runs.summary import version_of
 from nanoscope.views.dashboard.folder import WatchedFolder
 from nanoscope.views.dashboard.logs import KeptLogs
-from nanoscope.views.report.payload import DescribedRun, Payload, Source, describe_run
+from nanoscope.views.report.payload import DescribedRun, Payload, describe_run
 from nanoscope.views.report.payload import payload as report_payload
 
 MAX_STEPS_KEPT = 1_000_000  # of runs that may grow, at 104 bytes each
@@ -141,10 +142,13 @@ class Reports:
         return _Known(version, [replace(each, run=_for_comparison(each.run)) for each in runs])
 
     def _described(self, name: str, own: OwnRun) -> list[DescribedRun]:
-        log, can_sample = own.read(), (own.folder / "checkpoints" / "last").exists()
-        resume = _resume_command(own.folder, log.runs[-1]) if can_sample and log.runs else None
-        sources = [Source(self.folder.label(name), run, log, resume, can_sample) for run in log.runs[-1:]]
-        return [describe_run(source, Options()) for source in sources]
+        log, label, found = own.read(), self.folder.label(name), []
+        for run in log.runs[-1:]:
+            described = describe_run(NamedRun(label, name, run, log), Options())
+            if (own.folder / "checkpoints" / "last").exists():
+                described.numbers.can_sample, described.numbers.resume = True, _resume_command(own.folder, run)
+            found.append(described)
+        return found
 
     def _path(self, name: str) -> Path:
         path = self.folder.path(name)

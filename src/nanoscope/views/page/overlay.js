@@ -1,7 +1,7 @@
 /* The page of several runs: one chart of any series over all of them, what compare says, settings against results. */
 
 import { runColour, runLines } from "./view.js";
-import { card, folded, icon, list, make, PHONE, runDot } from "./dom.js";
+import { folded, icon, list, make, PHONE, runDot } from "./dom.js";
 import { along, cellLoss, columnsOf, commonWays, quantityOf, readSeries, settingText } from "./numbers.js";
 import { drawAll, fitting, ink } from "./plot.js";
 import { copyButton, figure, segment, tableCard } from "./figure.js";

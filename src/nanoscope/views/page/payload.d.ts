@@ -38,8 +38,6 @@ export interface RunNumbers {
   name: string;
   metric: "loss" | "bpb";
   state: "finished" | "stopped" | "failed" | "unfinished";
-  resume: string | null;
-  can_sample: boolean;
   evals: ([number, number, number | null, number | null])[];
   best: [number | null, number | null] | null;
   failure: "nan" | "diverged" | null;
@@ -58,6 +56,8 @@ export interface RunNumbers {
   samples: [number, string][];
   steps: PackedSteps | null;
   series: Record<string, PackedSeries>;
+  resume: string | null;
+  can_sample: boolean;
 }
 
 export interface ChosenSetting {
