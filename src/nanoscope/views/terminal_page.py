@@ -104,21 +104,19 @@ class Page:
         self.line()
         self.paragraph(text, style="bold")
 
-    def section(self, title: str, texts: Sequence[str]) -> None:
-        """Print a heading with bullets below it, or nothing if there are no texts."""
+    def section(self, title: str, texts: Sequence[str], style: str = "", numbered: bool = False) -> None:
+        """Print a heading with bullets or numbers below it, or nothing if there are no texts."""
         texts = [text for text in texts if text]
         if texts:
             self.heading(title)
-        for text in texts:
-            self.paragraph(text, bullet="- ")
+        for number, text in enumerate(texts, start=1):
+            self.paragraph(text, style, bullet=f"{number}. " if numbered else "- ")
 
-    def paragraph(self, text: str, style: str = "", indent: int = 0, bullet: str = "") -> None:
-        """Print wrapped text, with `bullet` to the left of its first line."""
-        if text:
-            self.styled(Text(text, style), indent, bullet)
-
-    def styled(self, text: Text, indent: int = 0, bullet: str = "") -> None:
-        """Print wrapped text that has its own styles."""
+    def paragraph(self, text: str | Text, style: str = "", indent: int = 0, bullet: str = "") -> None:
+        """Print wrapped text, with `bullet` to the left of its first line; a `Text` has its own styles."""
+        if not text:
+            return
+        text = Text(text, style) if isinstance(text, str) else text
         hang = indent + len(bullet)
         whole = _SHORT_VALUE.sub(lambda value: value[0].replace(" ", _GLUE), text.plain)
         text.plain = whole.replace(NO_BREAK_SPACE, _GLUE).translate(_STAND_INS)

@@ -43,6 +43,14 @@ MAX_SHOWN = 50  # runs overlaid
 VIEW_CHARACTERS = 4000  # of the state of the charts, in an address
 
 
+class _Pasted(msgspec.Struct):
+    """What is asked with a log."""
+
+    name: str = ""
+    max_iters: Annotated[int, Meta(ge=1, lt=10**13)] | None = None
+    device: str = ""
+
+
 class _SampleRequest(msgspec.Struct):
     run: str
     prompt: str = ""
@@ -162,12 +170,8 @@ class Dashboard:
 
     async def explain(self, request: Request) -> Response:
         """Keep a log; `log` is its name in addresses."""
-        asked = request.query_params
-        max_iters = asked.get("max_iters") or None
-        if max_iters is not None and not (len(max_iters) < 13 and max_iters.isdecimal() and int(max_iters)):
-            raise HTTPException(422, "bad_request")
-        options = Options(int(max_iters) if max_iters else None, asked.get("device", "")[:100] or None)
-        name = printable(asked.get("name", "")[:100])
+        asked = msgspec.convert(dict(request.query_params), _Pasted, strict=False)
+        options, name = Options(asked.max_iters, asked.device[:100] or None), printable(asked.name[:100])
         async with self._received(request) as content, self._one_log:
             key = await run_in_threadpool(self.reports.add_log, content, name, options)
         return _json({"log": key})
@@ -195,11 +199,8 @@ class Dashboard:
         return _json({})
 
     async def sample(self, request: Request) -> Response:
-        try:
-            content = b"".join([piece async for piece in _pieces(request, PROMPT_BYTES)])
-            asked = msgspec.json.decode(content, type=_SampleRequest)
-        except (ValueError, RecursionError):
-            raise HTTPException(422, "bad_request") from None
+        content = b"".join([piece async for piece in _pieces(request, PROMPT_BYTES)])
+        asked = msgspec.json.decode(content, type=_SampleRequest)
         path = self.folder.path(asked.run)
         if path is None:
             raise gone()
@@ -249,6 +250,8 @@ def make_app(
         match error:
             case HTTPException():
                 return _json({"error": _CODES.get(error.status_code, error.detail)}, error.status_code)
+            case msgspec.MsgspecError() | RecursionError():  # what was asked makes no sense
+                return _json({"error": "bad_request"}, 422)
             case StillReadingError():
                 return _json({"done": error.done, "of": error.of}, 202)
             case NewerVersionError():
@@ -258,7 +261,8 @@ def make_app(
         print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return _json({"error": "failed"}, 500)
 
-    handlers = dict.fromkeys((HTTPException, JobError, StillReadingError, Exception), refused)
+    refusals = (HTTPException, msgspec.MsgspecError, RecursionError, JobError, StillReadingError, Exception)
+    handlers = dict.fromkeys(refusals, refused)
     # The guard is outermost, so that error responses pass through it too.
     app = Starlette(routes=dashboard.routes(), exception_handlers=handlers, lifespan=watching)
     return Guard(app, names, token)

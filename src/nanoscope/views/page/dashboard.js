@@ -914,11 +914,9 @@ export async function explain(name, content) {
   said.textContent = "";
   const button = byId("log-explain");
   button.disabled = true;
-  const query = new URLSearchParams({
-    name,
-    max_iters: byId("log-max-iters").value.trim(),
-    device: byId("log-device").value.trim()
-  });
+  const query = new URLSearchParams({ name, device: byId("log-device").value.trim() });
+  const steps = byId("log-max-iters").value.trim();
+  if (steps) query.set("max_iters", steps);
   try {
     const response = await fetch(`/api/explain?${query}`, { method: "POST", body: content });
     if (response.ok) {
