@@ -171,7 +171,7 @@ def test_the_time_is_kept_and_what_was_not_tried_is_said() -> None:
     tuned = tune(machine, minutes=0.5)
     assert machine.seconds < 50
     assert verdicts(tuned)["compile"] == "unfinished"
-    assert "no time left; allow more with --minutes" in str(list(map(str, tuned.lines())))
+    assert "out of time; allow more with --minutes" in str(list(map(str, tuned.lines())))
 
 
 def test_ctrl_c_leaves_no_process() -> None:

@@ -6,7 +6,7 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -79,25 +79,25 @@ def interrupted(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def non_finite(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
     folder.train(HERE)
-    words = ["--max_iters=40", "--learning_rate=1e30", "--decay_lr=False", "--grad_clip=0"]
-    return folder.run("train", RUN, "--init_from=resume", *words, status=1)
-
-
-def non_finite_with_usual_rates(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
-    folder.train(HERE)
-    step = Engine.step
-
-    def third_is_bad(self: Engine, batches: list[Batch], number: int, *rest: Any, **more: Any) -> Step:
-        return replace(step(self, batches, number, *rest, **more), finite=number != 22)  # type: ignore[type-var]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Engine, "step", third_is_bad)
+    with _loss_is_not_finite_at(22, monkeypatch):
         return folder.run("train", RUN, "--init_from=resume", "--max_iters=40", status=1)
 
 
 def non_finite_before_anything_was_saved(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
-    words = ["--learning_rate=1e30", "--grad_clip=0", "--eval_interval=100", "--recipe=classic"]
-    return folder.train(HERE, *words, status=1)
+    with _loss_is_not_finite_at(5, monkeypatch):
+        return folder.train(HERE, "--eval_interval=100", status=1)
+
+
+@contextlib.contextmanager
+def _loss_is_not_finite_at(bad: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    step = Engine.step
+
+    def one_is_bad(self: Engine, batches: list[Batch], number: int, *rest: Any, **more: Any) -> Step:
+        return replace(step(self, batches, number, *rest, **more), finite=number != bad)  # type: ignore[type-var]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "step", one_is_bad)
+        yield
 
 
 def failed_save(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -125,7 +125,7 @@ def _without_room_from(step: int, folder: Folder, monkeypatch: pytest.MonkeyPatc
 
 ENDINGS: list[Ending] = [
     finished, finished_with_its_schedule, finished_already, patience, patience_typed_on_a_resume,
-    patience_as_a_scheduler_meets_it, max_minutes, interrupted, non_finite, non_finite_with_usual_rates,
+    patience_as_a_scheduler_meets_it, max_minutes, interrupted, non_finite,
     non_finite_before_anything_was_saved, failed_save, failed_first_save,
 ]  # fmt: skip
 

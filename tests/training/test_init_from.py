@@ -163,17 +163,6 @@ def test_gpt2_weights_need_gpt2_tokens(typed: list[str], folder: Folder) -> None
     assert "Use nanoscope prepare FILE --tokenizer=gpt2" in out
 
 
-@pytest.mark.parametrize("dataset", ["shakespeare_char", "data/shakespeare-char"])
-def test_gpt2_by_name_is_not_downloaded_for_other_tokens(dataset: str, tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    (tmp_path / "eval_gpt2.py").write_text("init_from = 'gpt2'\neval_only = True\n", "utf-8")
-    if dataset != "shakespeare_char":
-        add_dataset(folder, "to be or not to be\n" * 200, "shakespeare-char")
-    out = folder.run("train", "eval_gpt2.py", f"--dataset={dataset}", "--device=cpu", status=2)
-    assert f"init_from=gpt2 needs data in gpt2 tokens, but {dataset} has char tokens" in out
-    assert "Use nanoscope prepare FILE --tokenizer=gpt2" in out
-
-
 def test_a_source_that_is_no_model_is_one_message(folder: Folder) -> None:
     out = folder.run("train", "laptop", "--init_from=resum", "--dataset=data/tiny", status=2)
     assert "init_from=resum is not a model." in out

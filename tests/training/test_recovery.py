@@ -117,9 +117,9 @@ def test_too_little_memory_halves_the_micro_batch_and_leaves_the_tokens_of_an_it
     folder.train("--out_dir=whole", *common)
     small_memory(3)
     out = folder.train(*common)
-    assert "out of memory at iteration 0: micro-batches of 4 sequences instead of 8" in out
+    assert "out of memory at iteration 0: micro-batches of 2 sequences instead of 8" in out
     events = folder.events(kind="out_of_memory")
-    assert [(event["micro_batch_before"], event["micro_batch"]) for event in events] == [(8, 4), (4, 2)]
+    assert [(event["micro_batch_before"], event["micro_batch"]) for event in events] == [(8, 2)]
     assert folder.losses() == pytest.approx(folder.losses("whole"), rel=1e-3)  # rounding apart the same sequences
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=25")  # it knows already
     assert "out of memory" not in out
@@ -145,11 +145,11 @@ def test_too_little_memory_for_the_first_compiled_pass_halves_the_micro_batch_an
     out = folder.train("--batch_size=8", "--compile=True")
     assert "torch.compile does not work here" not in out
     events = folder.events(kind="out_of_memory")
-    assert [(event["micro_batch_before"], event["micro_batch"]) for event in events] == [(8, 4), (4, 2)]
+    assert [(event["micro_batch_before"], event["micro_batch"]) for event in events] == [(8, 2)]
     assert folder.events(kind="start")[0]["compiled"] is True
     assert sizes[-80:] == [2] * 80  # all 20 iterations
     folder.run("train", "run", "--init_from=resume", "--max_iters=25")  # it knows already
-    assert len(folder.events(kind="out_of_memory")) == 2
+    assert len(folder.events(kind="out_of_memory")) == 1
 
 
 def test_a_sequence_that_does_not_fit_alone_ends_the_run_with_advice(
@@ -206,7 +206,8 @@ def test_a_run_survives_memory_that_really_runs_out(folder: Folder) -> None:
         cwd=folder.path, env=folder.environment, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "out of memory at iteration 0: micro-batches of 1024 sequences instead of 2048" in done.stdout
+    assert "out of memory at iteration 0: micro-batches of " in done.stdout
+    assert " sequences instead of 2048" in done.stdout
     assert "finished 1 iterations" in done.stdout
 
 

@@ -1,16 +1,25 @@
 """A save that fails is reported once and tried again, while training continues."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from nanoscope.checkpoint_files import checkpoint_folders
 from nanoscope.config_sources import resolve
-from nanoscope.training.launch import Started, start
+from nanoscope.training.engine import Engine
+from nanoscope.training.launch import start
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Terminal
+from nanoscope.training.run import Run
 from small_runs import TINY, Folder
+
+
+class Started(NamedTuple):
+    run: Run
+    engine: Engine
 
 
 class Lines(Terminal):
@@ -30,13 +39,13 @@ def terminal() -> Lines:
 def started(folder: Folder, terminal: Lines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
     """A run at step 10 that can't save: the folder for checkpoints is a file."""
     monkeypatch.chdir(folder.path)
-    started = start(resolve([*TINY, "--ngrams=1"]), terminal, PhaseClock())
-    started.run.state.step = 10
-    started.run.folder.checkpoints.rmdir()
-    started.run.folder.checkpoints.touch()
-    terminal.lines.clear()
-    yield started
-    started.resources.close()
+    with ExitStack() as resources:
+        run, engine, _ = start(resolve([*TINY, "--ngrams=1"]), terminal, PhaseClock(), resources)
+        run.state.step = 10
+        run.folder.checkpoints.rmdir()
+        run.folder.checkpoints.touch()
+        terminal.lines.clear()
+        yield Started(run, engine)
 
 
 def repair(started: Started) -> None:

@@ -99,13 +99,13 @@ def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
     engine, data = place.set_up(config)
     evaluator = data.evaluator
     began = time.perf_counter()
-    fastest = engine.warm_up().fastest
+    seconds_each = engine.warm_up().seconds
     compiling = time.perf_counter() - began if engine.compiled else 0.0
     startup = seconds_since_process_start()
     used = {"batch_size": engine.micro_batch, "dtype": place.machine.choice.dtype, "compile": engine.compiled}
     used |= {"threads": torch.get_num_threads(), "eval_batch_size": evaluator.batch}
     if job.limit_seconds and not engine.compiled:  # else compiled for whole micro-batches
-        most = int(job.limit_seconds * fastest.sequences / fastest.seconds)
+        most = int(job.limit_seconds / seconds_each)
         engine.micro_batch = min(engine.micro_batch, max(most, 1))
     measure(engine, data.loader.next, 0.0)  # makes the optimizer's state
     device = place.machine.device

@@ -99,7 +99,7 @@ class Search(ABC):
             try:
                 self._answer(finding)
             except NoTimeLeftError:
-                self.stopped = Message("no time left; allow more with --minutes")
+                self.stopped = Message("out of time; allow more with --minutes")
             if not finding.tried and finding.verdict != "unfinished":
                 self.findings.remove(finding)
 

@@ -17,7 +17,7 @@ from nanoscope.runs.run import LINE_BITS, Claim, Reading
 from nanoscope.runs.scan import LEFT_OUT, Cell
 from nanoscope.runs.surroundings import Event
 from nanoscope.runs.times import TIMES, readings_of_times
-from nanoscope.runs.trainers import Trainer, trainer_of, trainers
+from nanoscope.runs.trainers import Trainer, trainers, trainers_of
 
 LEAST_ROWS = 2
 _NOT_TRAINING = re.compile(
@@ -267,13 +267,11 @@ def _trainer(found: Tables) -> Trainer | None:
     scores: Counter[str] = Counter()
     saves = any(event.kind == "saved" for event in found.events)
     for table in found.tables:
-        trainer, _ = trainer_of(table.signs(), saves)
-        if trainer:
-            scores[trainer.name] += len(table)
+        for name in trainers_of(table.signs(), saves):
+            scores[name] += len(table)
     if not scores:
         return None
-    name = scores.most_common(1)[0][0]
-    trainer = next(trainer for trainer in trainers() if trainer.name == name)
+    trainer = max(trainers(), key=lambda trainer: scores[trainer.name])
     for column in (column for table in found.tables for column in table.columns):
         if column.label in trainer.roles and column.part in ("", "duration"):
             column.role = trainer.roles[column.label]

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nanoscope.config import TrainConfig
 from nanoscope.data.loader import Batch
 from nanoscope.errors import JobError
+from nanoscope.hardware.device import autocast, synchronize
 from nanoscope.hardware.memory import OPTIMIZER_TOO_LARGE, SEQUENCE_TOO_LARGE, is_out_of_memory, release
 from nanoscope.model import LanguageModel
 from nanoscope.model.checkpoint import LoadedCheckpoint
@@ -37,10 +38,6 @@ def never(done: int, total: int) -> bool:
     return False
 
 
-def ignore(before: int, now: int) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Step:
     """What one step found. Plain numbers: the device is idle by then."""
@@ -58,16 +55,9 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One forward and backward pass."""
-
-    sequences: int
-    seconds: float
-
-
-@dataclass(frozen=True)
 class WarmUp:
-    fastest: Pass
+    seconds: float
+    """Of a forward and backward pass, for each sequence."""
     memory: Memory
     updated: int
     """Parameters that every step updates: n-gram embeddings with sparse gradients are left out."""
@@ -78,19 +68,11 @@ class WarmUp:
 class Engine:
     """A model with its optimizer. `plain_model` holds the weights; `model` computes: compiled, distributed, or both.
 
-    `micro_batch` is how many sequences go through the model at once. Where memory runs out it is halved for good, and
-    `notify(before, now)` is called.
+    `micro_batch` is how many sequences go through the model at once. Where memory runs out it is halved for good.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        model: LanguageModel,
-        machine: Machine,
-        micro_batch: int = 0,
-        notify: Callable[[int, int], None] = ignore,
-    ) -> None:
-        self.config, self.machine, self.notify = config, machine, notify
+    def __init__(self, config: TrainConfig, model: LanguageModel, machine: Machine, micro_batch: int = 0) -> None:
+        self.config, self.machine = config, machine
         self.device, self.processes = machine.device, machine.processes
         self.plain_model, self.model, self.compiled = model, cast(nn.Module, model), False
         self.micro_batch = min(micro_batch or config.batch_size, config.batch_size)
@@ -123,7 +105,7 @@ class Engine:
             return None
         before_update = time.perf_counter()
         norm = self.update(lr)
-        self.machine.synchronize()
+        synchronize(self.device)
         now = time.perf_counter()
         # If one process's loss is not finite, neither is the sum: all of them notice it.
         loss, norms = self.processes.sum([share.item(), norm.item()])
@@ -157,13 +139,13 @@ class Engine:
             if isinstance(self.model, DistributedDataParallel):  # exchange gradients once, after the last micro-batch
                 self.model.require_backward_grad_sync = done + 1 == len(parts)
             share = len(tokens) / self.config.sequences_per_step
-            with self.machine.autocast():
+            with autocast(self.machine.choice):
                 loss = self.model(tokens.to(device, non_blocking=pinned), targets.to(device, non_blocking=pinned))
             # DDP averages over the processes, and each holds only its own part of the mean: hence × world.
             self.scaler.scale(loss * (share * world)).backward()
             mean_loss += loss.detach() * share
             if seconds is not None:
-                self.machine.synchronize()
+                synchronize(self.device)
                 seconds.append(time.perf_counter() - began)
         return mean_loss
 
@@ -209,12 +191,12 @@ class Engine:
         logits = 4 * self.config.block_size * model.config.vocab_size  # their gradients exist beside what was saved
         problem = self._compile(step) if self.machine.choice.compile else None
         self.compiled = self.model is not model
-        fastest = self._measure(first, step)
+        seconds = self._measure(first, step)
         self.zero_grad()
         if self.processes.world > 1:
             gpu = [self.device.index] if self.device.type == "cuda" else None
             self.model = DistributedDataParallel(self.model, device_ids=gpu)
-        return WarmUp(fastest, Memory(fixed, saved.bytes + 2 * logits), sum(map(Tensor.numel, dense)), problem)
+        return WarmUp(seconds, Memory(fixed, saved.bytes + 2 * logits), sum(map(Tensor.numel, dense)), problem)
 
     def halve_micro_batch(self, step: int) -> None:
         """Continue with micro-batches of half the size and twice as many: the tokens per iteration stay the same."""
@@ -228,7 +210,6 @@ class Engine:
             )
         self.micro_batch = before // 2
         release(self.device)
-        self.notify(before, self.micro_batch)
 
     def _compile(self, step: int) -> str | None:
         """Compile for whole micro-batches, which are halved until they fit. Or return why that does not work."""
@@ -240,28 +221,28 @@ class Engine:
             self.model = self.plain_model
             return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
-    def _measure(self, first: Pass, step: int) -> Pass:
+    def _measure(self, first: float, step: int) -> float:
         """The fastest of a few more passes, if they are short: the first one also set things up."""
         if self.compiled:
             sequences = self.micro_batch
-        elif first.seconds > LONG_SECONDS:
+        elif first > LONG_SECONDS:
             return first
         else:
-            sequences = max(1, min(self.micro_batch, int(MEASURED_SECONDS / self._pass(1).seconds)))
-        passes = [self._fitting_pass(sequences, step) for _ in range(2)]
-        return min(passes, key=lambda each: each.seconds / each.sequences)
+            sequences = max(1, int(MEASURED_SECONDS / self._pass(1)))
+        return min(self._fitting_pass(sequences, step) for _ in range(2))
 
-    def _fitting_pass(self, sequences: int, step: int) -> Pass:
+    def _fitting_pass(self, sequences: int, step: int) -> float:
         """A pass of so many sequences, or of a whole micro-batch, which is halved until it fits."""
         return until_it_fits(lambda: self._pass(min(sequences, self.micro_batch)), lambda: self.halve_micro_batch(step))
 
-    def _pass(self, sequences: int) -> Pass:
+    def _pass(self, sequences: int) -> float:
+        """Measure a forward and backward pass: its seconds for each sequence."""
         size, vocabulary = (sequences, self.config.block_size), self.plain_model.config.vocab_size
         tokens = torch.randint(vocabulary, size, generator=torch.Generator().manual_seed(0))
         seconds: list[float] = []
-        self.machine.synchronize()
+        synchronize(self.device)
         self.passes([(tokens, tokens)], 0, seconds=seconds)
-        return Pass(sequences, sum(seconds))
+        return seconds[0] / sequences
 
     def _seed_dropout(self, step: int) -> None:
         """Dropout depends on seed, iteration and process alone: a resumed run needs no random state to repeat it."""

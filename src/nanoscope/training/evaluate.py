@@ -5,7 +5,6 @@ The windows are the same every time, so that evaluations can be compared.
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +17,7 @@ from nanoscope.config import Auto, TrainConfig
 from nanoscope.data.dataset import Dataset, TokenSplit
 from nanoscope.data.loader import BatchLoader, check_length, windows_at
 from nanoscope.errors import JobError
+from nanoscope.hardware.device import autocast
 from nanoscope.hardware.memory import SEQUENCE_TOO_LARGE, release
 from nanoscope.model.checkpoint import TrainingState
 from nanoscope.training.engine import never, until_it_fits
@@ -90,10 +90,12 @@ class Evaluator:
         losses: dict[str, list[Tensor]] = {name: [] for name in self.splits}
         batches = ((name, batch) for name in self.splits for batch in self.window_losses(model, name))
         done, stopped = 0, False
-        with evaluating(model):
-            while not (stopped := abandoned(done, self.batches)) and (found := next(batches, None)):
-                losses[found[0]].append(found[1])
-                done += 1
+        was_training = model.training
+        model.eval()  # without dropout
+        while not (stopped := abandoned(done, self.batches)) and (found := next(batches, None)):
+            losses[found[0]].append(found[1])
+            done += 1
+        model.train(was_training)
         if self.processes.any(stopped)[0]:
             return None
         return {name: _estimate(self._of_all_processes(name, own)) for name, own in losses.items()}
@@ -122,21 +124,10 @@ class Evaluator:
     def _next_losses(self, model: nn.Module, name: str, starts: np.ndarray) -> Tensor:
         """The losses of the first of these windows, as many as are evaluated at once."""
         tokens, targets = windows_at(self.splits[name], starts[: self.batch], self.block_size)
-        with self.machine.autocast():
+        with autocast(self.machine.choice):
             logits = model(tokens.to(self.device))  # (B, T, V)
             each = F.cross_entropy(logits.flatten(0, 1), targets.to(self.device).flatten(), reduction="none")
         return each.float().view(targets.shape).mean(1)  # (B, T) → (B)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout. Afterwards the model is in the mode it was in."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def _estimate(losses: list[float]) -> Estimate:
@@ -156,7 +147,7 @@ class Data:
     ) -> None:
         self.config, self.dataset, self.machine = config, dataset, machine
         self.evaluator = Evaluator(
-            {name: dataset.split(name) for name in ("train", "val")},
+            dict(dataset.splits.items()),
             block_size=config.block_size,
             windows=config.eval_windows,
             vocab_size=vocab_size,
@@ -165,28 +156,23 @@ class Data:
         )
         self.evaluation = f"{len(self.evaluator.starts['val'])} windows of data {dataset.fingerprint[:12]}"
         """What validation losses are measured on."""
-        self.loader = open_loader(config, dataset, state, machine)
+        self.loader = self._loader_from(state)
 
     def seek(self, state: TrainingState) -> None:
         """Continue where a run of this state is."""
         self.close()
-        self.loader = open_loader(self.config, self.dataset, state, self.machine)
+        self.loader = self._loader_from(state)
 
     def close(self) -> None:
         self.loader.close()
 
-
-def open_loader(config: TrainConfig, dataset: Dataset, state: TrainingState, machine: Machine) -> BatchLoader:
-    return BatchLoader(
-        dataset.split("train"),
-        block_size=config.block_size,
-        sequences_per_step=config.sequences_per_step,
-        micro_batch=config.batch_size,
-        seed=config.seed,
-        order=config.order,
-        first_step=state.step,
-        first_sequence=state.sequences,
-        rank=machine.processes.rank,
-        world=machine.processes.world,
-        pin_memory=machine.choice.type == "cuda",
-    )
+    def _loader_from(self, state: TrainingState) -> BatchLoader:
+        return BatchLoader(
+            self.dataset.splits["train"],
+            self.config,
+            first_step=state.step,
+            first_sequence=state.sequences,
+            rank=self.machine.processes.rank,
+            world=self.machine.processes.world,
+            pin_memory=self.machine.choice.type == "cuda",
+        )

@@ -26,8 +26,8 @@ SMALLER_MODEL = "--n_layer=6 --n_head=6 --n_embd=384 --block_size=256"
 
 def first_seconds(engine: Engine, evaluator: Evaluator, measured: WarmUp) -> dict[str, float | None]:
     """The expected seconds of each phase, before the first iteration."""
-    config, fastest, world = engine.config, measured.fastest, engine.processes.world
-    each = fastest.seconds / fastest.sequences / world
+    config, world = engine.config, engine.processes.world
+    each = measured.seconds / world
     update = OPTIMIZER_SECONDS[config.recipe] * measured.updated if engine.device.type == "cpu" else 0.0
     return {
         "step": config.sequences_per_step * each + update,

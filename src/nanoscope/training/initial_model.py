@@ -10,9 +10,8 @@ from torch import Tensor
 
 from nanoscope.config import KEYS, OPTIONS, SHAPE_KEYS, TrainConfig, build, convert, refuse_changes
 from nanoscope.config_sources import Resolved, merged
-from nanoscope.data.dataset import Dataset, is_dataset, open_dataset
+from nanoscope.data.dataset import Dataset
 from nanoscope.errors import JobError, UsageError
-from nanoscope.files import DATA
 from nanoscope.interop.models import OpenedModel, nanogpt_dataset, nanogpt_tokenizer
 from nanoscope.interop.nanogpt import read_nanogpt
 from nanoscope.messages import Message, Shown
@@ -147,14 +146,6 @@ def check_vocabulary(dataset: Dataset, available: int, model: str) -> None:
             folder=dataset.folder,
             needed=needed,
         )
-
-
-def check_gpt2_data(init_from: str, dataset: str) -> None:
-    """Refuse data in other tokens for OpenAI's weights, before these are downloaded."""
-    folder = next((folder for folder in (Path(dataset), DATA / dataset) if is_dataset(folder)), None)
-    tokenizer = open_dataset(folder).tokenizer if folder else None
-    kind = tokenizer.kind if tokenizer else "char" if dataset == "shakespeare_char" else "gpt2"
-    _check_kinds(init_from, "gpt2", folder or Path(dataset), kind)
 
 
 def _check_kinds(model: str, needed: str, folder: Path, found: str) -> None:

@@ -9,33 +9,31 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import NamedTuple
+from signal import Signals
 
 import msgspec
 import torch
 
 from nanoscope.checkpoint_files import LAST, read_pointer
-from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.corpora import CORPORA
 from nanoscope.data.dataset import Dataset, open_dataset
 from nanoscope.data.find import find_dataset
 from nanoscope.data.ngrams import ladder_of, stored_ladder
 from nanoscope.errors import JobError
+from nanoscope.hardware.device import peak_flops
 from nanoscope.hardware.memory import available_bytes
 from nanoscope.messages import Message, Shown, joined, on_terminal
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
 from nanoscope.runs.console import resume_command
 from nanoscope.runs.events import End, Note, Resume, Start
-from nanoscope.training.checkpoint import CheckpointWriter
 from nanoscope.training.console import open_terminal, stages
 from nanoscope.training.distributed import Processes, is_another_gone
 from nanoscope.training.engine import Engine, WarmUp
 from nanoscope.training.evaluate import Data
 from nanoscope.training.forecast import first_seconds, warnings
 from nanoscope.training.initial_model import initial_model
-from nanoscope.training.machine import MachineMetrics, choose_machine
-from nanoscope.training.pace import Pace
+from nanoscope.training.machine import choose_machine
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.reporter import Reporter, Sink, Terminal, open_sinks
 from nanoscope.training.resume import (
@@ -49,7 +47,7 @@ from nanoscope.training.resume import (
     update_records,
 )
 from nanoscope.training.run import Run
-from nanoscope.training.run_folder import RunFolder, writing
+from nanoscope.training.run_folder import writing
 from nanoscope.training.stopping import StopRequest
 from nanoscope.training.trackers import requested
 from nanoscope.training.trainer import train
@@ -58,61 +56,48 @@ from nanoscope.version import __version__
 IDS_CHECKED_AT_START = 2**25  # takes a moment; the rest is checked as it is read
 
 
-class Started(NamedTuple):
-    """A run that is ready for its first iteration."""
-
-    run: Run
-    engine: Engine
-    data: Data
-    resources: ExitStack
-    """Closed at the end: the loader's thread, the log files, the lock of the folder."""
-
-
-def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock) -> Started:
-    with ExitStack() as resources:
-        processes = Processes.from_environment()
-        start_point = find_start_point(resolved, processes, resources)
-        requested(start_point.config)  # refuses those that are not installed
-        resources.callback(torch.set_num_threads, torch.get_num_threads())
-        cpu_dtype = start_point.resumed.cpu_dtype if start_point.resumed else None
-        machine, notes = choose_machine(start_point.config, processes, cpu_dtype)
-        dataset = open_data(start_point, processes, "tokenizer" in resolved.typed)
-        notes += check_data(dataset, start_point.checkpoint)
-        torch.manual_seed(start_point.config.seed)
-        checkpoint, state = (
-            start_point.checkpoint,
-            start_point.checkpoint.progress if start_point.checkpoint else TrainingState(),
-        )
-        model, config, more = initial_model(
-            start_point.config, dataset, machine, checkpoint=checkpoint, weights=start_point.weights
-        )
-        engine = Engine(config, model, machine, state.micro_batch)
-        if checkpoint is not None:
-            engine.restore(checkpoint)
-        data = Data(config, dataset, machine, model.config.vocab_size, state)
-        resources.callback(data.close)
-        for split in data.evaluator.splits.values():
-            split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
-        folder = start_point.folder or new_folder(
-            resolved, processes, resources
-        )  # not before: mistakes leave no folder
-        with writing(folder.given):
-            run = open_run(replace(config, out_dir=str(folder.path)), start_point, folder, data, state, terminal, clock)
-            resources.callback(run.reporter.close)
-            prepare_first_step(run, engine, data, checkpoint, start_point.notes + notes + more)
-        return Started(run, engine, data, resources.pop_all())
+def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock, resources: ExitStack) -> tuple[Run, Engine, Data]:
+    """A run that is ready for its first iteration. `resources` closes its files, its threads and its lock."""
+    processes = Processes.from_environment()
+    begin = find_start_point(resolved, processes, resources)
+    checkpoint, resumed = begin.checkpoint, begin.resumed
+    state = checkpoint.progress if checkpoint else TrainingState()
+    trackers = requested(begin.config)
+    resources.callback(torch.set_num_threads, torch.get_num_threads())
+    machine, notes = choose_machine(begin.config, processes, resumed.cpu_dtype if resumed else None)
+    dataset = open_data(begin, processes, "tokenizer" in resolved.typed)
+    notes += check_data(dataset, checkpoint)
+    torch.manual_seed(begin.config.seed)
+    model, config, more = initial_model(begin.config, dataset, machine, checkpoint=checkpoint, weights=begin.weights)
+    engine = Engine(config, model, machine, state.micro_batch)
+    if checkpoint is not None:
+        engine.restore(checkpoint)
+    data = Data(config, dataset, machine, model.config.vocab_size, state)
+    resources.callback(data.close)
+    for split in data.evaluator.splits.values():
+        split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
+    folder = begin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+    with writing(folder.given):
+        sinks: list[Sink] = [terminal] if processes.first else []
+        if processes.first and not (config.eval_only and resumed):  # an evaluation leaves no trace in a run
+            sinks = [*open_sinks(folder, terminal), *(tracker(folder.path) for tracker in trackers)]
+        reporter = Reporter(folder, clock, *sinks)
+        resources.callback(reporter.close)
+        run = Run(replace(config, out_dir=str(folder.path)), folder, data, state, reporter, clock, resumed)
+        prepare_first_step(run, engine, data, checkpoint, begin.notes + notes + more)
+    return run, engine, data
 
 
-def open_data(start_point: StartPoint, processes: Processes, tokenizer_typed: bool) -> Dataset:
+def open_data(begin: StartPoint, processes: Processes, tokenizer_typed: bool) -> Dataset:
     """Open the dataset. If it isn't prepared yet, the first process prepares it while the others wait.
 
     A known corpus is read with the kind of tokenizer that the weights were trained with, unless another was typed.
     """
-    config, kind, resumed = start_point.config, str(start_point.config.tokenizer), start_point.resumed
+    config, kind, resumed = begin.config, str(begin.config.tokenizer), begin.resumed
     own = resumed is not None and "dataset" not in resumed.changed | resumed.for_session
-    run = start_point.folder.path if start_point.folder and own else None
-    if start_point.weights is not None and not tokenizer_typed:
-        known = start_point.weights.tokenizer if config.dataset in CORPORA else None
+    run = begin.folder.path if begin.folder and own else None
+    if begin.weights is not None and not tokenizer_typed:
+        known = begin.weights.tokenizer if config.dataset in CORPORA else None
         kind = known.kind if known else "auto"
     folder = None
     if processes.first:
@@ -123,37 +108,6 @@ def open_data(start_point: StartPoint, processes: Processes, tokenizer_typed: bo
     return open_dataset(folder or find_dataset(config.dataset, kind, run=run))
 
 
-def open_run(
-    config: TrainConfig,
-    start_point: StartPoint,
-    folder: RunFolder,
-    data: Data,
-    state: TrainingState,
-    terminal: Terminal,
-    clock: PhaseClock,
-) -> Run:
-    processes = data.machine.processes
-    sinks: list[Sink] = [terminal] if processes.first else []
-    if processes.first and not (config.eval_only and start_point.resumed):  # an evaluation leaves no trace in a run
-        sinks = [*open_sinks(folder, terminal), *(tracker(folder.path) for tracker in requested(config))]
-    writer = CheckpointWriter(folder, config.keep_checkpoints)
-    writer.saved_step = state.step if folder.holds_run() else None
-    return Run(
-        config,
-        folder,
-        state,
-        processes,
-        Reporter(folder, clock, *sinks),
-        clock,
-        Pace(config, clock),
-        writer,
-        MachineMetrics(data.machine.device),
-        data.dataset.tokenizer,
-        data.evaluation,
-        start_point.resumed,
-    )
-
-
 def prepare_first_step(
     run: Run, engine: Engine, data: Data, checkpoint: LoadedCheckpoint | None, notes: list[Shown]
 ) -> None:
@@ -162,8 +116,7 @@ def prepare_first_step(
     An evaluation alone needs no warm-up.
     """
     machine, training = engine.machine, not run.config.eval_only and run.state.step < run.config.max_iters
-    halved: list[tuple[int, int]] = []
-    engine.notify = lambda before, now: halved.append((before, now))
+
     if machine.choice.compile and training:
         run.reporter.progress(Message("compiling the model"))
     warmed_up = engine.warm_up(run.state.step) if training else None
@@ -175,9 +128,7 @@ def prepare_first_step(
         records = update_records(checkpoint, run.config, run.evaluation)
         run.reporter.emit(Resume(step=run.state.step, changed=run.resumed.changed, for_session=run.resumed.for_session))
         run.reporter.emit(*(Note(text=text) for text in records), *schedule_notes(run.resumed, run.state))
-    engine.notify = run.note_smaller_micro_batch
-    for sizes in halved:
-        engine.notify(*sizes)
+    run.note_micro_batch(engine.micro_batch)
     if warmed_up is not None:
         report_forecast(run, engine, data, warmed_up)
 
@@ -191,7 +142,7 @@ def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> 
         )
         run.reporter.emit(Note(text=text))
     run.pace.guess = first_seconds(engine, data.evaluator, warmed_up)
-    step, epochs = run.state.step, run.config.tokens_per_step / len(data.dataset.split("train"))
+    step, epochs = run.state.step, run.config.tokens_per_step / len(data.dataset.splits["train"])
     expected = run.pace.forecast(step, evaluated=run.state.evaluated_at == step)
     expected = msgspec.structs.replace(
         expected,
@@ -206,7 +157,7 @@ def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> 
 
 def start_event(run: Run, engine: Engine, data: Data) -> Start:
     dataset, machine = data.dataset, engine.machine
-    peak_flops, peak_source = machine.peak
+    flops, source = peak_flops(machine.choice)
     return Start(
         run=run.folder.path.name,
         config=dataclasses.asdict(run.config),
@@ -220,8 +171,8 @@ def start_event(run: Run, engine: Engine, data: Data) -> Start:
         dtype=machine.choice.dtype,
         compiled=engine.compiled,
         processes=run.processes.world,
-        peak_flops=peak_flops or 0.0,
-        peak_source=peak_source,
+        peak_flops=(flops or 0.0) * machine.processes.world,
+        peak_source=source,
         data_folder=str(dataset.folder),
         dataset_fingerprint=dataset.fingerprint,
         tokenizer=dataset.tokenizer.kind if dataset.tokenizer else None,
@@ -229,8 +180,8 @@ def start_event(run: Run, engine: Engine, data: Data) -> Start:
         tokens_per_step=run.config.tokens_per_step,
         first_step=run.state.step,
         vocab_size=dataset.vocab_size,
-        train_tokens=len(dataset.split("train")),
-        val_tokens=len(dataset.split("val")),
+        train_tokens=len(dataset.splits["train"]),
+        val_tokens=len(dataset.splits["val"]),
         ladder=stored_ladder(dataset),
     )
 
@@ -242,19 +193,19 @@ Closing = Callable[[str], Sequence[Shown]]
 def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
     try:
-        run, end, stop = train_run(resolved, clock, closing)
+        run, end = train_run(resolved, clock, closing)
     except NothingToTrainError:
         return 0
     except RuntimeError as error:
         if not is_another_gone(error):
             raise
         raise JobError("another process of this run has ended; its own message says why") from None
-    status = 128 + stop.signal if end.reason == "interrupted" and stop.signal is not None else 0
+    status = 128 + Signals[end.signal] if end.signal else 0
     run.processes.leave(status)
     return status
 
 
-def train_run(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> tuple[Run, End, StopRequest]:
+def train_run(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> tuple[Run, End]:
     """Train from the first iteration to the last, or to the signal that asks to stop.
 
     Raises NothingToTrainError, after it was said, if the run is as far as it should go.
@@ -262,21 +213,22 @@ def train_run(resolved: Resolved, clock: PhaseClock, closing: Closing | None = N
     # Until training begins there is nothing to save, so a signal ends the process at once.
     stop, first = StopRequest(), Processes.from_environment().first
     terminal = open_terminal(stop)
-    try:
-        run, engine, data, resources = start(resolved, terminal, clock)
-    except NothingToTrainError as reason:
-        for line in reason.args if first else ():
-            terminal.line(on_terminal(line))
-        if first and reason.finished:
-            _print_closing(terminal, closing, reason.folder)
-        raise
-    stop.at_once = run.processes.world == 1
-    with stop, resources:
-        end = train(run, engine, data, stop)
-        _check(run, end)
+    with ExitStack() as resources:
+        try:
+            run, engine, data = start(resolved, terminal, clock, resources)
+        except NothingToTrainError as reason:
+            for line in reason.args if first else ():
+                terminal.line(on_terminal(line))
+            if first and reason.finished:
+                _print_closing(terminal, closing, reason.folder)
+            raise
+        stop.at_once = run.processes.world == 1
+        with stop, resources:  # which are closed before a signal ends the process again
+            end = train(run, engine, data, stop)
+            _check(run, end)
     if first and end.reason == "finished" and end.step:
         _print_closing(terminal, closing, str(run.folder.path))
-    return run, end, stop
+    return run, end
 
 
 def _print_closing(terminal: Terminal, closing: Closing | None, folder: str) -> None:
@@ -299,20 +251,10 @@ def _check(run: Run, end: End) -> None:
             "{kept}. Try lower learning rates: {command}",
             step=end.step,
             kept=kept,
-            command=f"{again} {_lower_rates(run.config)}",
+            command=f"{again} --lr_scale={run.config.lr_scale / 10:g}",
         )
     if run.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
         kept = Message("the newest complete one is {last}", last=last) if last else Message("there is none")
         raise JobError(
             "the last checkpoint could not be saved; {kept}\nMake room, then: {command}", kept=kept, command=again
         )
-
-
-def _lower_rates(config: TrainConfig) -> str:
-    """The default of each rate that is far above it; if there is none, half of all rates."""
-    usual = TrainConfig(recipe=config.recipe)
-    rates = {"learning_rate": "peak_lr", "matrix_lr": "matrix_lr", "table_lr": "table_lr"}
-    flags = {
-        key: getattr(usual, name) for key, name in rates.items() if getattr(config, name) > 2 * getattr(usual, name)
-    }
-    return " ".join(f"--{key}={value}" for key, value in (flags or {"lr_scale": config.lr_scale / 2}).items())

@@ -67,7 +67,7 @@ class RunLock:
         if not locked and holder is not None and holder.may_be_running:
             raise UsageError(
                 "{in_use}\nThis file system has no locks: if that process has ended, delete {note} and try again.",
-                in_use=self._in_use(holder),
+                in_use=self._in_use(holder).text,
                 note=self.note,
             )
         self._held, self._folder_seen = True, _identity(self.folder)
@@ -103,13 +103,13 @@ class RunLock:
         try:
             self._file.acquire(timeout=PATIENCE_SECONDS, poll_interval=0.02)
         except Timeout:
-            raise UsageError(self._in_use(self._holder())) from None
+            raise self._in_use(self._holder()) from None
         except (OSError, NotImplementedError):
             return False
         return True
 
-    def _in_use(self, holder: Holder | None) -> Message:
-        return Message(
+    def _in_use(self, holder: Holder | None) -> UsageError:
+        return UsageError(
             "{folder} is being trained by {holder}\n"
             "Wait until it has ended, or stop it, or train in another folder: --out_dir=ANOTHER",
             folder=self.folder,

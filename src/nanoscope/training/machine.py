@@ -2,9 +2,8 @@
 
 import os
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import psutil
@@ -13,35 +12,19 @@ import torch
 from nanoscope.config import TrainConfig
 from nanoscope.errors import UsageError
 from nanoscope.files import cache_folder
-from nanoscope.hardware import device as hardware
+from nanoscope.hardware.device import DeviceConfig, keep_freed_memory, set_up_device
 from nanoscope.messages import Shown
 from nanoscope.training.distributed import Processes
 
 
 @dataclass(frozen=True)
 class Machine:
-    choice: hardware.DeviceConfig
+    choice: DeviceConfig
     processes: Processes
 
     @property
     def device(self) -> torch.device:
         return torch.device(self.choice.device)
-
-    @cached_property
-    def peak(self) -> tuple[float | None, Shown]:
-        """The peak FLOPS of all processes together, None if unknown, and where the figure is from."""
-        flops, source = hardware.peak_flops(self.choice)
-        return flops * self.processes.world if flops else None, source
-
-    def autocast(self) -> AbstractContextManager[object]:
-        return hardware.autocast(self.choice)
-
-    def sampling(self) -> AbstractContextManager[object]:
-        """As `autocast`, to write text. On a CPU in float32: all weights would be converted for each token."""
-        return nullcontext() if self.choice.type == "cpu" else self.autocast()
-
-    def synchronize(self) -> None:
-        hardware.synchronize(self.device)
 
 
 def choose_machine(
@@ -52,7 +35,7 @@ def choose_machine(
     `cpu_dtype`: what a run that is resumed has used on a CPU.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))  # compile once, not every time
-    choice, notes = hardware.set_up_device(
+    choice, notes = set_up_device(
         config.device,
         config.dtype,
         False if config.eval_only else config.compile,
@@ -66,7 +49,7 @@ def choose_machine(
         torch.cuda.set_device(choice.device)
         torch.set_float32_matmul_precision("high")  # TF32, as nanoGPT
     if choice.type == "cpu":
-        hardware.keep_freed_memory()
+        keep_freed_memory()
     processes.connect(config.backend, choice.type)
     if config.sequences_per_step < processes.world:
         raise UsageError(
@@ -85,12 +68,8 @@ class MachineMetrics:
     """Fields of an `iter` event. Between two samples there are none, so that fast steps don't pay for them."""
 
     def __init__(self, device: torch.device) -> None:
-        self._process = psutil.Process()
-        self._cores = psutil.cpu_count() or 1
-        self._device = device
-        self._sampled = 0.0
-        with suppress(psutil.Error):
-            self._process.cpu_percent()  # the next call counts from here
+        self._process, self._device, self._sampled = psutil.Process(), device, 0.0
+        self._process.cpu_percent()  # the next call counts from here
 
     def sample(self) -> dict[str, Any]:
         """The figures, if the last ones are old enough; without those that this machine can't tell."""
@@ -98,19 +77,15 @@ class MachineMetrics:
         if now - self._sampled < INTERVAL_SECONDS:
             return {}
         self._sampled = now
-        found = {}
-        with suppress(psutil.Error, OSError), self._process.oneshot():
-            found["process_gb"] = self._process.memory_info().rss / GIGABYTE
-            used = self._process.cpu_percent() / 100 / self._cores
-            found["cpu_share"] = min(used, 1.0)  # the system counts in ticks: over a moment it may be more
-        with suppress(RuntimeError):
-            if self._device.type == "cuda":
-                # Between two steps there are only the weights and the optimizer's state: what counts is the peak.
-                found["gpu_peak_gb"] = torch.cuda.max_memory_allocated(self._device) / GIGABYTE
-                torch.cuda.reset_peak_memory_stats(self._device)
-            elif self._device.type == "mps":  # has no peak, but keeps what it once had
-                found["gpu_peak_gb"] = torch.mps.driver_allocated_memory() / GIGABYTE
-        with suppress(Exception):  # without NVIDIA's package nvidia-ml-py, torch cannot tell
-            if self._device.type == "cuda":
+        found = {"process_gb": self._process.memory_info().rss / GIGABYTE}
+        used = self._process.cpu_percent() / 100 / (psutil.cpu_count() or 1)
+        found["cpu_share"] = min(used, 1.0)  # the system counts in ticks: over a moment it may be more
+        if self._device.type == "cuda":
+            # Between two steps there are only the weights and the optimizer's state: what counts is the peak.
+            found["gpu_peak_gb"] = torch.cuda.max_memory_allocated(self._device) / GIGABYTE
+            torch.cuda.reset_peak_memory_stats(self._device)
+            with suppress(Exception):  # without NVIDIA's package nvidia-ml-py, torch cannot tell
                 found["gpu_share"] = torch.cuda.utilization(self._device) / 100
+        elif self._device.type == "mps":  # has no peak, but keeps what it once had
+            found["gpu_peak_gb"] = torch.mps.driver_allocated_memory() / GIGABYTE
         return found

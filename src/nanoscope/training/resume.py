@@ -153,13 +153,9 @@ def find_start_point(resolved: Resolved, processes: "Processes", resources: Exit
 
 
 def open_weights(config: TrainConfig) -> "OpenedModel":
-    from nanoscope.interop.huggingface import NAMES
     from nanoscope.interop.models import open_model
-    from nanoscope.training.initial_model import check_gpt2_data
 
     source = config.init_from
-    if source in NAMES:
-        check_gpt2_data(source, config.dataset)
     try:
         return open_model(source)
     except UsageError as error:

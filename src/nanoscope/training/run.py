@@ -4,13 +4,12 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from nanoscope.checkpoint_files import checkpoint_name
 from nanoscope.config import LAST_NOTE, RUN_NOTES, TrainConfig, to_toml, without_options
-from nanoscope.data.tokenizer import Tokenizer
 from nanoscope.files import write_atomically
 from nanoscope.ladder import Place, place_of
 from nanoscope.messages import Message
@@ -27,9 +26,8 @@ from nanoscope.runs.events import (
 )
 from nanoscope.runs.windows import FOLDER, MOST_WINDOWS, encode_windows
 from nanoscope.training.checkpoint import CheckpointWriter
-from nanoscope.training.distributed import Processes
 from nanoscope.training.engine import Engine, Step
-from nanoscope.training.evaluate import Estimate, Evaluator
+from nanoscope.training.evaluate import Data, Estimate, Evaluator
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.machine import MachineMetrics
 from nanoscope.training.pace import Pace, evaluation_due
@@ -59,29 +57,30 @@ ENVIRONMENT = (
 """The fields of `Start` that are recorded with the run's settings."""
 
 
-@dataclass
 class Run:
-    config: TrainConfig
-    folder: RunFolder
-    state: TrainingState
-    processes: Processes
-    reporter: Reporter
-    clock: PhaseClock
-    pace: Pace
-    checkpoints: CheckpointWriter
-    metrics: MachineMetrics
-    tokenizer: Tokenizer | None
-    evaluation: str
-    """What validation losses are measured on. Those of two evaluations can be compared if it is the same."""
-    resumed: Resumed | None = None
-    """How the settings of a resumed run were changed; None for a new run."""
-    start: Start = field(default_factory=Start)
-    best_stderr: float | None = None
-    """The standard error of the best validation loss, if that was measured in this session."""
-    spikes: SpikeWatch = field(default_factory=SpikeWatch)
-    slow_steps: SlowStepWatch = field(default_factory=SlowStepWatch)
-    retry_at: float = math.inf
-    """When to try again to save; never while the last save went well."""
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        data: Data,
+        state: TrainingState,
+        reporter: Reporter,
+        clock: PhaseClock,
+        resumed: Resumed | None,
+    ) -> None:
+        """`resumed`: how the settings of a resumed run were changed; None for a new run."""
+        self.config, self.folder, self.state, self.resumed = config, folder, state, resumed
+        self.reporter, self.clock, self.processes = reporter, clock, data.machine.processes
+        self.tokenizer, self.evaluation = data.dataset.tokenizer, data.evaluation
+        self.pace = Pace(config, clock)
+        self.checkpoints = CheckpointWriter(folder, config.keep_checkpoints)
+        self.checkpoints.saved_step = state.step if folder.holds_run() else None
+        self.metrics, self.spikes, self.slow_steps = MachineMetrics(data.machine.device), SpikeWatch(), SlowStepWatch()
+        self.start = Start()
+        self.best_stderr: float | None = None
+        """The standard error of the best validation loss, if that was measured in this session."""
+        self.retry_at = math.inf
+        """When to try again to save; never while the last save went well."""
 
     @property
     def read_only(self) -> bool:
@@ -168,10 +167,12 @@ class Run:
             self.reporter.emit(iteration, *self.spikes.notice(step, done.loss))
         self.reporter.emit(*self.slow_steps.notice(step, seconds, data_seconds))
 
-    def note_smaller_micro_batch(self, before: int, now: int) -> None:
-        """Memory ran out: the engine continues with smaller micro-batches, and so will a resumed run."""
-        self.state.micro_batch = now
-        self.reporter.emit(OutOfMemory(step=self.state.step, micro_batch_before=before, micro_batch=now))
+    def note_micro_batch(self, now: int) -> None:
+        """If memory ran out, the engine continues with smaller micro-batches, and so will a resumed run."""
+        before = min(self.state.micro_batch or self.config.batch_size, self.config.batch_size)
+        if now < before:
+            self.state.micro_batch = now
+            self.reporter.emit(OutOfMemory(step=self.state.step, micro_batch_before=before, micro_batch=now))
 
     def save(self, engine: Engine) -> bool:
         """Save the current state and report it. Returns whether it is saved.

@@ -5,10 +5,11 @@ Each part is timed under its own phase, so that the time of an iteration is neve
 
 import gc
 import math
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from nanoscope.files import write_atomically
 from nanoscope.generation.sampler import Sampling, generate_text
+from nanoscope.hardware.device import autocast
 from nanoscope.model.checkpoint import find_checkpoint
 from nanoscope.runs.events import End, EndReason, Eval, NonFinite, Note, Rollback, Sample
 from nanoscope.training.engine import Engine
@@ -45,6 +46,7 @@ def train(run: Run, engine: Engine, data: Data, stop: StopRequest) -> End:
             continue
         with run.clock.phase("step"):
             done = engine.step(batches, step, run.rate(step), abandoned=run.progress(stop, "step"))
+        run.note_micro_batch(engine.micro_batch)
         if done is None:  # someone wants to stop: half an iteration is discarded, and repeated by a resumed run
             continue
         if not done.finite:  # at once: nothing may be saved after that
@@ -96,7 +98,9 @@ def sample(run: Run, engine: Engine) -> None:
     """Let the model write a short text, into samples/ and as one line."""
     if not run.processes.first or run.tokenizer is None:
         return
-    with run.clock.phase("sample") as timed, engine.machine.sampling():
+    choice = engine.machine.choice
+    precision = nullcontext() if choice.type == "cpu" else autocast(choice)  # all weights, converted for each token
+    with run.clock.phase("sample") as timed, precision:
         settings = Sampling(max_new_tokens=SAMPLE_TOKENS, seed=run.config.seed)
         text = generate_text(engine.plain_model, run.tokenizer, "\n", settings)
         file = run.folder.path / f"samples/step-{run.state.step:06d}.txt"

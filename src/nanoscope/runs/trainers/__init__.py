@@ -92,19 +92,19 @@ def flag(trainer: str, setting: str) -> str:
     return flags[setting] if setting in flags else theirs and theirs + equals + value
 
 
-def trainer_of(labels: set[str], saves: bool) -> tuple[Trainer | None, float]:
-    """The trainer whose signs are all among the labels of a line, and how telling they are: a label that few trainers
-    print tells more."""
+def trainers_of(labels: set[str], saves: bool) -> set[str]:
+    """The trainers whose signs are all among the labels of a line: those of the most telling signs, which are labels
+    that few trainers print."""
     common = _common_labels()
     fitting = [
-        (sum(1 / common[label] for label in signs), trainer)
+        (sum(1 / common[label] for label in signs), trainer.name)
         for trainer in trainers()
         for signs in trainer.signs
         if (not saves or trainer.means.get("saves") is not False)
         and (labels | {"="} if labels == {*signs} - {"="} else labels).issuperset(signs)
     ]
-    score, trainer = max(fitting, key=lambda each: each[0], default=(0.0, None))
-    return trainer, score
+    best, _ = max(fitting, default=(0.0, ""))
+    return {name for score, name in fitting if score == best}
 
 
 @lru_cache(maxsize=1)
