@@ -128,8 +128,8 @@ def test_a_sweep_returns_its_runs_the_best_first_and_a_report_shows_them(
 
 def test_only_a_run_of_ours_can_be_tried(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("iter 0: loss 4.0, time 1.00ms\n", "utf-8")
-    for run, message in ((tmp_path / "train.log", "is not the folder of a nanoscope run"), ("missing", "no file")):
-        with pytest.raises(nanoscope.JobError, match=message):
+    for run in (tmp_path / "train.log", "missing"):
+        with pytest.raises(nanoscope.JobError, match="is not a run of nanoscope"):
             nanoscope.try_(run)
     with pytest.raises(nanoscope.UsageError, match="must be above 0"):
         nanoscope.try_(tmp_path, minutes=0)

@@ -126,7 +126,7 @@ def test_mistakes_get_a_short_message(here, capsys):
     for words, status, message in (
         ("gpu.lg", 1, "Did you mean gpu.log?"),
         ("gpu.log --anotate", 2, "Did you mean --annotate?"),
-        ("gpu.log --max_iters=0", 2, "must be at least 1"),
+        ("gpu.log --max_iters=0", 2, "must be above 0"),
         ("gpu.log --lang=xx", 2, "There is no language 'xx'."),
         ("empty", 1, "is not a nanoscope run"),
     ):

@@ -1,10 +1,9 @@
 """`nanoscope.compare`: why runs differ. The command prints the same."""
 
-import os
 from collections.abc import Iterable
 from functools import partial
 
-from nanoscope.api.logs import Source
+from nanoscope.api.logs import Source, paths_of
 from nanoscope.api.shown import Answer
 from nanoscope.errors import UsageError
 from nanoscope.findings.compare import Comparison, comparison_json
@@ -21,7 +20,7 @@ def compare(logs: Source | Iterable[Source], *, lang: str | None = None) -> Answ
 
     A folder that contains runs stands for all of them: `nanoscope.compare("runs")`. `found` has the findings.
     """
-    given = [os.fspath(log) for log in ([logs] if isinstance(logs, str | os.PathLike) else logs)]
+    given = paths_of(logs)
     language = choose_language(lang)
     notes: list[str] = []
     if not given:

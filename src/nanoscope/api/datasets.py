@@ -1,22 +1,19 @@
 """`nanoscope.prepare`: text in, a dataset out."""
 
 import os
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nanoscope.api.logs import Source
+from nanoscope.api.logs import warn as python_warning
 from nanoscope.messages import Shown
 
 
-def _warn(text: Shown) -> None:
-    warnings.warn(str(text), stacklevel=4)
-
-
 def prepare(
-    *sources: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None = None,
-    warn: Callable[[Shown], None] = _warn,
+    *sources: Source,
+    out: Source | None = None,
+    warn: Callable[[Shown], None] = python_warning,
     **options: Any,
 ) -> Path:
     """Convert text to a dataset of tokens, and return its folder.

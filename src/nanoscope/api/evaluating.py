@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Literal
 
+from nanoscope.api.logs import Source, paths_of
 from nanoscope.api.shown import Answer
 from nanoscope.config import POSITIVE
 from nanoscope.errors import UsageError
@@ -16,9 +17,9 @@ from nanoscope.words.language import choose_language
 
 
 def evaluate(
-    models: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    models: Source | Iterable[Source],
     *,
-    dataset: str | os.PathLike[str] = "",
+    dataset: Source = "",
     split: Literal["val", "train"] = "val",
     checkpoint: str = "best",
     windows: int | None = None,
@@ -36,7 +37,7 @@ def evaluate(
     evenly over the text. `found.scores` has a score for each model, the best first; `found.differences` says how much
     worse the others are, and whether that is more than noise. Ctrl-C returns what was measured so far.
     """
-    given = [models] if isinstance(models, str | os.PathLike) else list(models)
+    given = paths_of(models)
     if not given:
         raise UsageError("Which model? Give a run, a checkpoint, nanoGPT's ckpt.pt or gpt2.")
     if windows is not None and windows < 1:
@@ -50,7 +51,7 @@ def evaluate(
     from nanoscope.training.console import stages
     from nanoscope.training.scoring import open_text, score
 
-    opened = open_models([os.fspath(model) for model in given], checkpoint)
+    opened = open_models(given, checkpoint)
     choice, notes = set_up_device(device, dtype)
     with stages() as show:
         text = open_text(opened, os.fspath(dataset), split, show)

@@ -35,26 +35,27 @@ def explain(
 
 
 class Explanation(Shown):
-    """What can be said about a log. `analyses` has the findings about each of its runs."""
+    """What can be said about a log.
+
+    `analyses` has the findings about each of its runs, `analysis` those about the one that is shown in full: the last,
+    unless an earlier one went wrong.
+    """
 
     def __init__(self, log: Log, language: Language, options: Options) -> None:
-        self._log, self.language, self._options = log, language, options
+        self._log, self.language = log, language
         self.analyses: Sequence[Analysis] = tuple(analyse(run, options, log) for run in log.runs)
-
-    @property
-    def analysis(self) -> Analysis:
-        """The findings about the run that is shown in full: the last, unless an earlier one went wrong."""
-        if not self.analyses:
-            return analyse_nothing(self._log, self._options)
-        return self.analyses[main_run(self.analyses)]
+        if log.runs:
+            shown = main_run(self.analyses)
+            self._run, self.analysis = log.runs[shown], self.analyses[shown]
+        else:
+            self._run, self.analysis = Run(log.format, Traits()), analyse_nothing(log, options)
 
     @property
     def numbers(self) -> "Numbers":
         """The numbers of that run, with which concepts are explained."""
         from nanoscope.findings.known import known_numbers  # late: few ask for it
 
-        run = self._log.runs[main_run(self.analyses)] if self.analyses else Run(self._log.format, Traits())
-        return known_numbers(run, self.analysis)
+        return known_numbers(self._run, self.analysis)
 
     def concept(self, name: str) -> "Taught":
         """What a number means ('mfu', 'perplexity'), with those of that run: `summary`, `here`, `normal`, `mistake`."""
@@ -88,9 +89,10 @@ class Explanation(Shown):
         return explain_json(self._log, self.analyses)
 
     def print_to(self, page: Page) -> None:
-        details = self._log.runs[-1].details if self._log.runs else None
+        log = self._log
+        details = log.runs[-1].details if log.runs else None
         notes = notes_of(details.notes) if details else ()
-        print_report(self._log, self.analyses, log_errors(self._log.errors), page, notes)
+        print_report(log, self.analyses, log_errors(log.errors), page, notes)
 
     def __repr__(self) -> str:
         return f"<Explanation of {self._log.source}: {', '.join(verdict.code for verdict in self.verdicts)}>"

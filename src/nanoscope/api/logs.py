@@ -1,8 +1,11 @@
 """`nanoscope.read`: the runs of a log."""
 
 import os
+import warnings
+from collections.abc import Iterable
 from io import BytesIO
 
+from nanoscope.messages import Shown
 from nanoscope.runs.reader import read_log, read_stream
 from nanoscope.runs.run import Log
 
@@ -21,3 +24,13 @@ def read(log: Source) -> Log:
     """
     text = os.fspath(log)
     return read_stream(BytesIO(text.encode()), "pasted text") if "\n" in text else read_log(text)
+
+
+def paths_of(sources: Source | Iterable[Source]) -> list[str]:
+    """What was given as one path, or as several."""
+    return [os.fspath(each) for each in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+
+
+def warn(text: Shown) -> None:
+    """A warning about what the caller of `prepare` or `report` gave."""
+    warnings.warn(str(text), stacklevel=4)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.api.runs import words_of
-from nanoscope.config_sources import read_run_config, resolve
-from nanoscope.errors import JobError, UsageError
+from nanoscope.api.runs import Run, words_of
+from nanoscope.config_sources import resolve
+from nanoscope.errors import UsageError
 from nanoscope.findings.declared import Advice
 from nanoscope.hardware.probe import make_cpu_ready
 from nanoscope.messages import Message, on_terminal
@@ -43,23 +43,19 @@ def try_(run: str | os.PathLike[str], *, minutes: float = 5.0) -> "Tried":
 
     Nothing in the run's folder changes. Ctrl-C returns what is known by then.
     """
-    from nanoscope.findings.analyse import analyse
-    from nanoscope.runs.reader import read_log
     from nanoscope.training.console import stages
 
     if not 0 < minutes < float("inf"):
         raise UsageError("{setting}: must be above 0.", setting=f"--minutes={minutes:g}")
-    folder = _find_run(os.fspath(run))
-    log = read_log(str(folder))
-    advice = analyse(log.runs[-1], log=log).advice if log.runs else ()
-    config = resolve([str(folder)]).config
-    make_cpu_ready(config.device, config.dtype, training=True)
+    tried = Run(run)
+    advice = tried.explain().advice
+    make_cpu_ready(tried.config.device, tried.config.dtype, training=True)
 
     from nanoscope.planning.trying import try_run  # loads torch, after the environment is set up
 
     with stages() as show:
-        trials = try_run(folder, [each.action for each in advice], minutes, show)
-    return Tried(folder, trials, advice)
+        trials = try_run(tried.folder, [each.action for each in advice], minutes, show)
+    return Tried(tried.folder, trials, advice)
 
 
 @dataclass
@@ -102,22 +98,3 @@ class Tried:
         if (use := self.trials.command(self.folder)) is not None:
             said.append("\n" + on_terminal(Message("Train with what was confirmed:\n  {command}", command=use)))
         return "\n".join(said)
-
-
-def _find_run(name: str) -> Path:
-    """The folder of a run of ours. Says what to do where there is none."""
-    from nanoscope.runs.reader import read_log
-
-    path = Path(name)
-    folder = path.parent if path.name in ("events.jsonl", "console.log", "config.toml") else path
-    if (folder / "events.jsonl").is_file() and read_run_config(folder)[0]:
-        return folder
-    if name != "-" and not path.exists():
-        read_log(name)  # which says what is missing, and what may be meant
-    raise JobError(
-        "{path} is not the folder of a nanoscope run: a log or a checkpoint of nanoGPT doesn't hold the settings "
-        "and the text to train it again.\n"
-        "Train it with nanoscope (nanoGPT's config files work), then try that run:\n"
-        "  nanoscope train config/CONFIG.py && nanoscope try runs/CONFIG",
-        path=name,
-    )

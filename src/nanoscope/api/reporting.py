@@ -1,30 +1,24 @@
 """`nanoscope.report`: runs as an HTML page. The command writes the same."""
 
-import os
-import warnings
 from pathlib import Path
 
-from nanoscope.api.logs import Source
+from nanoscope.api.logs import Source, paths_of
+from nanoscope.api.logs import warn as python_warning
 from nanoscope.errors import JobError, why
 from nanoscope.findings.analyse import Options
-from nanoscope.messages import Message
 from nanoscope.runs.load_many import Warn, trained_runs
 from nanoscope.views.report import Source as Shown
 from nanoscope.views.report import describe, render
 from nanoscope.words.language import choose_language
 
 
-def _warn(text: Message) -> None:
-    warnings.warn(str(text), stacklevel=4)
-
-
 def report(
     *logs: Source,
-    out: str | os.PathLike[str] | None = None,
+    out: Source | None = None,
     lang: str | None = None,
     max_iters: int | None = None,
     device: str | None = None,
-    warn: Warn = _warn,
+    warn: Warn = python_warning,
 ) -> Path:
     """Write an HTML page about one or more runs, and return its path.
 
@@ -34,7 +28,7 @@ def report(
     Without `out` it is report.html in the run's folder, or in the current one for a log. `warn` gets a sentence for
     each run that is left out.
     """
-    paths = [os.fspath(log) for log in logs]
+    paths = paths_of(logs)
     sources = [Shown(each.name, each.run, each.log) for each in trained_runs(paths, warn)]
     page = render(describe(sources, Options(max_iters, device), choose_language(lang).code))
     inside = len(paths) == 1 and Path(paths[0]).is_dir()

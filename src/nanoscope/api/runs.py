@@ -1,7 +1,6 @@
 """`nanoscope.train`, `sweep` and what they return: runs on disk."""
 
 import gc
-import math
 import os
 import signal
 import threading
@@ -17,6 +16,7 @@ from nanoscope.files import RUNS
 from nanoscope.messages import on_terminal
 from nanoscope.runs import listing
 from nanoscope.runs.summary import RunSummary, State, summary_of
+from nanoscope.suggest import did_you_mean_run
 from nanoscope.training.phases import PhaseClock
 from nanoscope.training.resume import NothingToTrainError, resolve_and_make_ready
 from nanoscope.training.stopping import SIGNALS
@@ -63,8 +63,7 @@ def sweep(preset: str | os.PathLike[str] = "laptop", *, jobs: int = 1, **setting
 
     planned = plan_sweep(words_of(preset, settings))
     run_sweep(planned, jobs, lambda text: print(on_terminal(text)))
-    finished = [Run(run.folder) for run in planned.runs if run.look() == "finished"]
-    return sorted(finished, key=lambda run: math.inf if run.best_val_loss is None else run.best_val_loss)
+    return [Run(run.folder) for run in planned.ranked()]
 
 
 def words_of(preset: str | os.PathLike[str], settings: Mapping[str, Any]) -> list[str]:
@@ -112,7 +111,13 @@ class Run(os.PathLike[str]):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         if not (self.folder / "events.jsonl").is_file():
-            raise JobError("{folder} is not a run of nanoscope: it has no events.jsonl", folder=self.folder)
+            hint = did_you_mean_run(self.folder)
+            raise JobError(
+                "{folder} is not a run of nanoscope: it has no events.jsonl.{hint}\n"
+                "To train one with a config file of nanoGPT: nanoscope train config/CONFIG.py",
+                folder=self.folder,
+                hint=hint,
+            )
 
     def __fspath__(self) -> str:
         return str(self.folder)

@@ -8,6 +8,7 @@ import shlex
 import sys
 import tempfile
 import traceback
+from collections.abc import Container
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -85,8 +86,8 @@ HELP, HELP_ALL = ("--help", "-h"), "--help_all"
 COMPLETE = "__complete"  # what a completion script calls
 
 
-def app(called: str = "", *, shown: bool = False, everything: bool = False) -> App:
-    """All commands. `shown`: for help or completion, the called one, or each, has the options that it parses itself."""
+def app(shown: Container[str] = (), *, everything: bool = False) -> App:
+    """All commands. Those `shown`, for help or completion, have the options that they parse themselves."""
     from nanoscope.cli.help_text import LANGUAGE, Help, with_options
 
     found = App(
@@ -107,7 +108,7 @@ def app(called: str = "", *, shown: bool = False, everything: bool = False) -> A
             function = f"{name}_" if iskeyword(name) else name
             module = f"nanoscope.cli.{function}"
             command: Any = f"{module}:{function}"
-            if shown and called in (name, ""):
+            if name in shown:
                 command = getattr(import_module(module), function)
                 if name in ("train", "resume"):
                     command = import_module("nanoscope.cli.train").with_settings(command, everything)
@@ -117,7 +118,7 @@ def app(called: str = "", *, shown: bool = False, everything: bool = False) -> A
                 name=name,
                 group=group,
                 sort_key=list(COMMANDS).index(name),
-                help=None if name == called else summary,  # the called one shows its docstring
+                help=None if name in shown else summary,  # its docstring
                 show=name not in HIDDEN,
             )
     return found
@@ -136,15 +137,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status: 0 success, 1 failure, 2 invalid usage."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a Windows console or LANG=C may not encode '±' or Hindi
-            stream.reconfigure(errors="replace", **_utf8_if_unset(stream.encoding))
+        if hasattr(stream, "reconfigure"):  # a pipe on Windows or LANG=C may not encode '±' or Hindi
+            stream.reconfigure(encoding="utf-8", errors="replace")
     words, wanted = _without_language([_underscored(word) for word in arguments])
     called = words[0] if words else ""
     before = os.environ.get(messages.VARIABLE, "")
     try:
         _choose_language(wanted)
         if called == COMPLETE:
-            app(shown=True, everything=True)(arguments, exit_on_error=False, print_error=False)
+            app(COMMANDS, everything=True)(arguments, exit_on_error=False, print_error=False)
             return 0
         status = call(words)
         sys.stdout.flush()
@@ -163,7 +164,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         return _fail(_unexpected(error), 1)
     finally:
-        messages.use(None)
+        messages.use(messages.ENGLISH)
         os.environ[messages.VARIABLE] = before
 
 
@@ -178,7 +179,7 @@ def call(words: list[str]) -> int:
     asked = {*HELP, HELP_ALL} & set(words)
     if called in TRAINING and find_spec("torch") is None and not asked:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")  # before anything is prepared or written
-    commands = app(called, shown=bool(asked), everything=HELP_ALL in asked)
+    commands = app([called] if asked else (), everything=HELP_ALL in asked)
     status = commands([called, HELP[0]] if asked else words, exit_on_error=False, print_error=False)
     if called in HELP:
         print(_closing(EPILOGUE))
@@ -229,9 +230,6 @@ def _choose_language(wanted: str | None) -> None:
         from nanoscope.words.language import choose_language
 
         messages.use(choose_language())
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):  # a pipe on Windows may not encode Arabic
-                stream.reconfigure(encoding="utf-8")
 
 
 def _unknown_command(words: list[str]) -> UsageError:
@@ -263,10 +261,6 @@ def _unknown_command(words: list[str]) -> UsageError:
     )
 
 
-def _utf8_if_unset(encoding: str | None) -> dict[str, str]:
-    return {"encoding": "utf-8"} if (encoding or "").lower() in ("ascii", "ansi_x3.4-1968", "us-ascii") else {}
-
-
 def _underscored(word: str) -> str:
     """Accept --batch-size=12 as --batch_size=12; values keep their dashes."""
     if not word.startswith("--") or len(word) < 3:
@@ -277,7 +271,7 @@ def _underscored(word: str) -> str:
 
 def _fail(message: Message, status: int) -> int:
     """Print the message. In a right-to-left language every line begins with a mark of that direction."""
-    mark = "\u200f" if messages.right_to_left() else ""
+    mark = "\u200f" if messages.writer().right_to_left else ""
     first, *rest = to_print(message).splitlines() or ["failed"]
     try:
         print(f"{mark}nanoscope: {first}", *(f"{mark}  {line}" for line in rest), sep="\n", file=sys.stderr)

@@ -1,14 +1,13 @@
 """`nanoscope tune --bench`: how fast this machine is."""
 
 from collections.abc import Sequence
-from json import dumps
 
-from nanoscope.cli.logs import progress
+from nanoscope.cli.logs import print_json, progress
 from nanoscope.config import TrainConfig
 from nanoscope.messages import Message, on_terminal, verbatim
 
 
-def measure(words: Sequence[str], config: TrainConfig, as_json: bool) -> int:
+def measure(words: Sequence[str], config: TrainConfig, json: bool) -> int:
     """Measure how fast this machine multiplies matrices and trains. Ctrl-C prints what is known by then."""
     from nanoscope.hardware.probe import make_cpu_ready
 
@@ -24,14 +23,14 @@ def measure(words: Sequence[str], config: TrainConfig, as_json: bool) -> int:
     try:
         for name, value in measurements(words, choice, progress):
             found[name] = value
-            if not as_json:
+            if not json:
                 shown = f"{value:,.2f}" if isinstance(value, float) else value
                 print(on_terminal(verbatim("{name:<24} {value}", name=name, value=shown)), flush=True)
     except KeyboardInterrupt:
         progress(Message("nanoscope: interrupted"))
         status = 130
-    if as_json:
-        print(dumps(found, ensure_ascii=False, default=str))
+    if json:
+        print_json(found)
     else:
         print(", ".join(str(found[key]) for key in ("device_name", "dtype", "platform", "torch", "nanoscope")))
     return status

@@ -1,9 +1,6 @@
 """`nanoscope compare`: explain why runs differ."""
 
-import sys
-from json import dumps
-
-from nanoscope.cli.logs import LogPath, check_options, warn
+from nanoscope.cli.logs import LogPath, check_options, print_answer
 
 
 def compare(*logs: LogPath, json: bool = False) -> None:
@@ -23,13 +20,6 @@ def compare(*logs: LogPath, json: bool = False) -> None:
         Print the comparison as JSON (schema nanoscope.compare/3).
     """
     from nanoscope.api.comparing import compare as compare_logs
-    from nanoscope.views.terminal_page import Page
 
     check_options(logs, compare)
-    comparison = compare_logs(logs)
-    for note in comparison.notes:
-        warn(note)
-    if json:
-        sys.stdout.write(dumps(comparison.json(), indent=1, allow_nan=False) + "\n")
-    else:
-        comparison.print_to(Page(comparison.language))
+    print_answer(compare_logs(logs), json)

@@ -48,9 +48,9 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     shell
         bash, zsh or fish.
     """
-    from nanoscope.cli import app
+    from nanoscope.cli import COMMANDS, app
 
-    script = app(shown=True, everything=True).generate_completion(prog_name="nanoscope", shell=shell)
+    script = app(COMMANDS, everything=True).generate_completion(prog_name="nanoscope", shell=shell)
     if shell == "bash":  # adds no space to the names of folders
         script = script.replace("complete -F ", "complete -o filenames -F ")
     elif shell == "zsh":  # calls a function by the name of its file

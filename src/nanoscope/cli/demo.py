@@ -3,11 +3,12 @@
 import shlex
 
 from nanoscope import cli
-from nanoscope.errors import JobError, UsageError
+from nanoscope.cli.logs import Minutes
+from nanoscope.errors import JobError
 from nanoscope.messages import Message, on_terminal
 
 
-def demo(*, minutes: float = 1.5) -> int:
+def demo(*, minutes: Minutes = 1.5) -> int:
     """The one-minute tour: prepare, train, explain, sample, report.
 
     Downloads and prepares tiny Shakespeare (without a network, Python's own library), trains the preset laptop for at
@@ -24,8 +25,6 @@ def demo(*, minutes: float = 1.5) -> int:
     """
     from nanoscope.training.run_folder import next_free_folder
 
-    if not 0 < minutes < float("inf"):
-        raise UsageError("invalid value for --minutes: {minutes} is not a positive number", minutes=minutes)
     _announce(Message("1. Turn text into tokens: {command}", command="nanoscope prepare shakespeare"))
     corpus = _prepared_corpus()
     folder = next_free_folder("demo")

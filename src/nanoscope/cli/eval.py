@@ -1,14 +1,11 @@
 """`nanoscope eval`."""
 
-import sys
-from json import dumps
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_path
-from nanoscope.cli.logs import Json, latest_run
-from nanoscope.messages import on_terminal
+from nanoscope.cli.logs import latest_run, print_answer
 
 
 def eval(
@@ -19,7 +16,7 @@ def eval(
     windows: int | None = None,
     device: str = "auto",
     dtype: str = "auto",
-    as_json: Json = False,
+    json: bool = False,
 ) -> int:
     """Measure how well models predict a text: loss, perplexity, bits per character and byte, over the whole split.
 
@@ -49,11 +46,10 @@ def eval(
         auto, cpu, cuda, cuda:N or mps.
     dtype
         auto, float32, bfloat16 or float16.
-    as_json
+    json
         Print one JSON object (schema nanoscope.eval/1).
     """
     from nanoscope.api.evaluating import evaluate
-    from nanoscope.views.terminal_page import Page
 
     found = evaluate(
         models or [latest_run("checkpoints/last")],
@@ -64,10 +60,5 @@ def eval(
         device=device,
         dtype=dtype,
     )
-    for note in found.notes:
-        print(on_terminal(note), file=sys.stderr)
-    if as_json:
-        print(dumps(found.json(), ensure_ascii=False, allow_nan=False))
-    else:
-        found.print_to(Page(found.language))
+    print_answer(found, json)
     return 0 if found.found.complete else 130

@@ -1,21 +1,18 @@
 """`nanoscope explain`: what a training log says, and what it means."""
 
 import sys
-from collections.abc import Sequence
 from io import BytesIO
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanoscope.cli.logs import LogPath, check_max_iters, logs_named, read_named
+from nanoscope.cli.logs import LogPath, Steps, logs_named, print_json, read_named
 from nanoscope.errors import JobError, UsageError
 from nanoscope.messages import joined
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from nanoscope.api.explaining import Explanation
-    from nanoscope.findings.analyse import Analysis, Options
-    from nanoscope.views.terminal_page import Page
+    from nanoscope.findings.analyse import Options
     from nanoscope.words.language import Language
 
 ANY = "any"  # of --fail_on
@@ -26,7 +23,7 @@ def explain(
     annotate: bool = False,
     teach: bool = False,
     json: bool = False,
-    max_iters: int | None = None,
+    max_iters: Steps = None,
     device: str | None = None,
     fail_on: str | None = None,
 ) -> None:
@@ -60,10 +57,8 @@ def explain(
     """
     from nanoscope.api.explaining import Explanation
     from nanoscope.findings.analyse import Options
-    from nanoscope.views.terminal_page import Page
     from nanoscope.words.language import choose_language
 
-    check_max_iters(max_iters)
     unwanted = _verdict_codes(fail_on)
     options, language = Options(max_iters, device), choose_language()
     if teach and (json or annotate):
@@ -73,31 +68,28 @@ def explain(
             command="nanoscope what --json" if json else "nanoscope what",
         )
     given = logs_named(logs, explain)
-    found: dict[str, Sequence[Analysis]] = {}
     if annotate:
-        page = Page(language)
-        found = {path: _annotate(path, options, page) for path in given}
+        explained = {path: _annotated(path, options, language) for path in given}
     else:
         explained = {path: Explanation(log, language, options) for named in given for path, log in read_named(named)}
-        _print(explained, json, teach, language)
-        found = {path: each.analyses or [each.analysis] for path, each in explained.items()}
-    codes = {path: sorted(_unwanted(analyses, unwanted)) for path, analyses in found.items()}
+    if json:
+        documents = [each.json() for each in explained.values()]
+        print_json(documents if len(documents) > 1 else documents[0])
+    elif not annotate:
+        _print(explained, teach, language)
+    codes = {path: sorted(_codes(each, unwanted)) for path, each in explained.items()}
     wrong = [f"{path}: {', '.join(each)}" for path, each in codes.items() if each]
     if wrong:
         raise JobError(joined("\n", wrong))
 
 
-def _print(explained: "dict[str, Explanation]", json: bool, teach: bool, language: "Language") -> None:
+def _print(explained: "dict[str, Explanation]", teach: bool, language: "Language") -> None:
     """Each log in full; of several, a line each."""
     from nanoscope.runs.load_many import names_of
     from nanoscope.views.concepts import print_lessons
     from nanoscope.views.terminal import print_how_to_go_on, runs_table
     from nanoscope.views.terminal_page import Page
 
-    if json:
-        documents = [each.json() for each in explained.values()]
-        sys.stdout.write(dumps(documents if len(documents) > 1 else documents[0], indent=1, allow_nan=False) + "\n")
-        return
     page = Page(language)
     if len(explained) > 1 and not teach:
         runs_table(names_of(list(explained)), [each.analysis for each in explained.values()], page)
@@ -126,19 +118,20 @@ def _verdict_codes(text: str | None) -> set[str]:
     return named
 
 
-def _unwanted(analyses: "Sequence[Analysis]", codes: set[str]) -> set[str]:
-    """Those of the verdicts that --fail_on names."""
-    verdicts = [verdict for analysis in analyses for verdict in analysis.verdicts]
-    return {v.code for v in verdicts if v.code in codes or (ANY in codes and v.tone == "bad")}
+def _codes(explanation: "Explanation", wanted: set[str]) -> set[str]:
+    """The verdicts about any run of a log that --fail_on names."""
+    verdicts = [each for analysis in explanation.analyses or [explanation.analysis] for each in analysis.verdicts]
+    return {each.code for each in verdicts if each.code in wanted or (ANY in wanted and each.tone == "bad")}
 
 
-def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis]":
+def _annotated(path: str, options: "Options", language: "Language") -> "Explanation":
     """Print the log with explanations: its lines are read once to understand them, and once to print them."""
-    from nanoscope.findings.analyse import analyse, analyse_nothing
+    from nanoscope.api.explaining import Explanation
     from nanoscope.runs.reader import read_log, read_stream
     from nanoscope.runs.text import clean_lines
     from nanoscope.runs.trackers import open_lines
     from nanoscope.views.annotate import print_annotated
+    from nanoscope.views.terminal_page import Page
 
     files = [Path(path) / name for name in ("console.log", "events.jsonl")]  # of a run: its events are not for people
     source = next((str(file) for file in files if file.is_file()), path)
@@ -147,6 +140,6 @@ def _annotate(path: str, options: "Options", page: "Page") -> "Sequence[Analysis
     shown = read_stream(BytesIO(text), source, keep_rows=True)
     log = shown if path == "-" else read_log(source)
     log.shown = shown.shown
-    analyses = [analyse(run, options, log) for run in log.runs]
-    print_annotated(clean_lines(BytesIO(text)), log, analyses, page)
-    return analyses or [analyse_nothing(log, options)]
+    explanation = Explanation(log, language, options)
+    print_annotated(clean_lines(BytesIO(text)), log, explanation.analyses, Page(language))
+    return explanation

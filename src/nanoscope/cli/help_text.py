@@ -38,8 +38,8 @@ class Help:
     """Lays out English help in the user's language. cyclopts calls it, too, to show the help of a command."""
 
     def __init__(self) -> None:
-        self.language = messages.writer() or messages.ENGLISH
-        self.mark = messages.RIGHT_TO_LEFT_MARK if messages.right_to_left() else ""
+        self.language = messages.writer()
+        self.mark = messages.RIGHT_TO_LEFT_MARK if self.language.right_to_left else ""
         self.width = max(shutil.get_terminal_size((100, 24)).columns, 40)
 
     def translated(self, english: str) -> str:
@@ -133,16 +133,15 @@ def with_options(command: Callable[..., Any], options: Mapping[str, Any]) -> Cal
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=options[name], default=None)
         for name in options
     ]
-    shown.__annotations__ = {**command.__annotations__, **options}
     shown.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
     return shown
 
 
 def other_languages() -> str:
     """How to get the other languages, each in its own script, for those who do not read the one they see."""
-    current = (messages.writer() or messages.ENGLISH).code
+    current = messages.writer().code
     others = {code: name for code, name in messages.LANGUAGES.items() if code != current}
     lines = [f"{INDENT}{f'nanoscope --lang {code}':<36} {name}" for code, name in others.items()]
-    if messages.writer():
+    if messages.writer() is not messages.ENGLISH:
         lines.append(Help().text(f"{INDENT}{f'export {messages.VARIABLE}={current}':<36}   always in this language"))
     return "\n".join(lines)

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import signature
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -18,14 +19,24 @@ from nanoscope.messages import Message, Shown, on_terminal, to_print
 from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from nanoscope.api.shown import Answer
     from nanoscope.runs.run import Log
+
+
+def above_zero(_: object, value: float | None) -> None:
+    """A validator: `parsing.py` says what is wrong."""
+    if value is not None and not 0 < value < inf:
+        raise ValueError
+
 
 # '-' is standard input; without this it would be parsed as an option.
 LogPath = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_path)]
 RunPath = Annotated[str | None, Parameter(completer=complete_path)]
+ABOVE_ZERO = Parameter(validator=above_zero)
+Steps = Annotated[int | None, ABOVE_ZERO]
+Minutes = Annotated[float, ABOVE_ZERO]
 LOG_SUFFIXES = (".log", ".out", ".err", ".txt", ".jsonl", ".json", ".csv")  # of the logs in a folder
 TEXT_IN_OTHER_FORMS = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")  # gzip, UTF-16
-Json = Annotated[bool, Parameter(name="--json")]
 
 
 def logs_named(logs: tuple[str, ...], command: Callable[..., object]) -> tuple[str, ...]:
@@ -101,15 +112,9 @@ def check_options(paths: tuple[str, ...], command: Callable[..., object]) -> Non
             raise UsageError(
                 "There is no option {typed}.{hint}\nSee: nanoscope {command} --help",
                 typed=typed,
-                hint=did_you_mean(typed, ["--lang", *(f"--{name.removeprefix('as_')}" for name in named)]),
+                hint=did_you_mean(typed, ["--lang", *(f"--{name}" for name in named)]),
                 command=command.__name__,
             )
-
-
-def check_max_iters(max_iters: int | None) -> None:
-    """Refuse a number of steps below 1."""
-    if max_iters is not None and max_iters <= 0:
-        raise UsageError("{setting}: must be at least 1.", setting=f"--max_iters={max_iters}")
 
 
 def warn(text: Shown) -> None:
@@ -133,7 +138,26 @@ def progress(text: Message) -> None:
 
 
 def print_json(document: object) -> None:
-    """Print a document of structs, dataclasses and messages, which are in English; infinity is null."""
-    import msgspec
+    """Print a document of structs, dataclasses and messages, which are in English; what is not finite is null."""
+    from json import dumps
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=1).decode() + "\n")
+    from msgspec import to_builtins
+
+    from nanoscope.findings.schema import plain
+
+    def builtin(value: object) -> object:
+        return int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else str(value)
+
+    sys.stdout.write(dumps(plain(to_builtins(document, enc_hook=builtin, str_keys=True)), indent=1) + "\n")
+
+
+def print_answer(answer: "Answer[Any]", json: bool) -> None:
+    """Print what was found, and on standard error what was left out, or used instead."""
+    from nanoscope.views.terminal_page import Page
+
+    for note in answer.notes:
+        warn(note)
+    if json:
+        print_json(answer.json())
+    else:
+        answer.print_to(Page(answer.language))

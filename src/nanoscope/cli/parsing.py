@@ -2,7 +2,14 @@
 
 from typing import get_args
 
-from cyclopts import CoercionError, CycloptsError, MissingArgumentError, RepeatArgumentError, UnknownOptionError
+from cyclopts import (
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownOptionError,
+    ValidationError,
+)
 from cyclopts.exceptions import UnusedCliTokensError
 
 from nanoscope.errors import UsageError
@@ -44,6 +51,8 @@ def _mistake(error: CycloptsError) -> Message:
                 hint=did_you_mean(typed, choices),
                 choices=", ".join(choices),
             )
+        case ValidationError() if error.argument:
+            return Message("{setting}: must be above 0.", setting=f"{option}={error.argument.tokens[-1].value}")
         case RepeatArgumentError():
             return Message("{option} was given more than once.", option=option)
         case MissingArgumentError():

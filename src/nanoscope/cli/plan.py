@@ -1,6 +1,6 @@
 """`nanoscope plan`."""
 
-from nanoscope.cli.logs import Json, print_json, progress
+from nanoscope.cli.logs import print_json, progress
 from nanoscope.cli.train import Words
 from nanoscope.errors import JobError
 from nanoscope.messages import Message, on_terminal
@@ -11,7 +11,7 @@ from nanoscope.version import __version__
 def plan(
     *words: Words,
     all_devices: bool = False,
-    as_json: Json = False,
+    json: bool = False,
 ) -> int:
     """What a run will take before you start it: memory, time, disk.
 
@@ -33,7 +33,7 @@ def plan(
         A preset, config files or a run, as for train, and settings: --key=value.
     all_devices
         A table of every device that is known.
-    as_json
+    json
         Print the plan as one JSON document (schema nanoscope.plan/3, see docs/plan.md).
     """
     from nanoscope.config_sources import resolve
@@ -51,7 +51,7 @@ def plan(
     else:
         plans = [plan_for(words, progress)]
     found = plans[0]
-    if as_json:
+    if json:
         print_json({"schema": SCHEMA, "nanoscope": __version__, "plans": plans} if all_devices else found)
     else:
         for line in table(plans) if all_devices else lines(found):

@@ -1,13 +1,12 @@
 """`nanoscope prepare`: text in, a dataset folder out."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.cli.logs import Json, check_options
+from nanoscope.cli.logs import check_options, print_json
 from nanoscope.messages import Shown
 
 
@@ -21,21 +20,21 @@ def prepare(
     val_fraction: float = 0.1,
     encoding: str = "utf-8",
     overwrite: bool = False,
-    as_json: Json = False,
+    json: bool = False,
 ) -> None:
     """Convert text to a dataset of tokens for training.
 
     For example:
       nanoscope prepare shakespeare
       nanoscope prepare book.txt --out data/book --tokenizer bpe --vocab_size 2048
-      nanoscope prepare posts.jsonl more/*.csv --field body
+      nanoscope prepare posts.jsonl more/*.parquet --field body
       nanoscope prepare project/ --ext py,md
       nanoscope prepare https://example.org/novel.txt --out data/novel
       zcat articles.txt.gz | nanoscope prepare - --out data/articles
 
-    Files may be text of any kind, JSON Lines, a JSON array, CSV, TSV or
-    Parquet. UTF-16 and UTF-32 are recognised by their byte order mark. Standard
-    input may be text, JSON, or CSV if --field is given. Unpack archives first.
+    Files may be text of any kind, JSON Lines or Parquet. UTF-16 and UTF-32 are
+    recognised by their byte order mark. Standard input may be text or JSON
+    Lines. Unpack archives first.
 
     Parameters
     ----------
@@ -48,16 +47,16 @@ def prepare(
     vocab_size
         Vocabulary size of bpe. Default: 4096.
     field
-        The field of JSON, or the column of csv and parquet, that contains the text. Default: text.
+        The field of JSON Lines, or the column of parquet, that contains the text. Default: text.
     ext
-        Extensions of the files to read in folders. Default: txt, md, jsonl, csv, tsv, parquet.
+        Extensions of the files to read in folders. Default: txt, md, jsonl, parquet.
     val_fraction
         Fraction of the text for validation: whole documents if there are at least 100, else the end of the text.
     encoding
         Text encoding of the files, for example cp1252.
     overwrite
         Replace a dataset that is already in the output folder.
-    as_json
+    json
         Print the summary, with its warnings, as a JSON object.
     """
     from nanoscope.api.datasets import prepare as prepare_dataset
@@ -79,4 +78,7 @@ def prepare(
         overwrite=overwrite,
     )
     result = summary(folder, time.monotonic() - started, warnings)
-    print(json.dumps(result, ensure_ascii=False, default=str) if as_json else in_words(result))
+    if json:
+        print_json(result)
+    else:
+        print(in_words(result))

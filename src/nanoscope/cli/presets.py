@@ -1,6 +1,5 @@
 """`nanoscope presets`."""
 
-import json
 import re
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ from cyclopts import Parameter
 from nanoscope import messages
 from nanoscope.cli.completion import complete_preset
 from nanoscope.cli.help_text import Help
-from nanoscope.cli.logs import Json
+from nanoscope.cli.logs import print_json
 from nanoscope.config_sources import preset_note, preset_size, preset_text, resolve
 from nanoscope.config_sources import presets as preset_names
 from nanoscope.errors import UsageError
@@ -24,7 +23,7 @@ ROW = "{name:<16} {parameters:>10}  {block_size:>10}  {max_iters:>9} "
 def presets(
     name: Annotated[str | None, Parameter(completer=complete_preset)] = None,
     *,
-    as_json: Json = False,
+    json: bool = False,
 ) -> None:
     """List the presets of `train`: what each is for, its size, and how long it takes.
 
@@ -37,22 +36,27 @@ def presets(
     ----------
     name
         Print this preset as TOML, with its comment.
-    as_json
+    json
         Print a JSON list of the presets, or the settings of one as an object.
     """
     names = preset_names()
     if name is None:
-        rows = [_row(each) for each in names]
-        print(json.dumps(rows) if as_json else _table(rows))
-        return
-    if name not in names:
+        rows = list(map(_row, names))
+        if json:
+            print_json(rows)
+        else:
+            print(_table(rows))
+    elif name not in names:
         raise UsageError(
             "no preset is named {name!r}.{hint}\nPresets: {names}",
-            name=name, hint=did_you_mean(name, names), names=", ".join(names),
-        )  # fmt: skip
-    print(
-        json.dumps(_row(name) | {"settings": resolve([name]).given}) if as_json else _toml(preset_text(name).rstrip())
-    )
+            name=name,
+            hint=did_you_mean(name, names),
+            names=", ".join(names),
+        )
+    elif json:
+        print_json(_row(name) | {"settings": resolve([name]).given})
+    else:
+        print(_toml(preset_text(name).rstrip()))
 
 
 def _row(name: str) -> dict[str, Any]:
@@ -68,9 +72,9 @@ def _row(name: str) -> dict[str, Any]:
 
 def _table(rows: list[dict[str, Any]]) -> str:
     help = Help()
-    head = {"name": "preset", "parameters": "parameters", "block_size": "block_size", "max_iters": "max_iters"}
+    head = {name: name for name in ("parameters", "block_size", "max_iters")} | {"name": "preset", "note": "what for"}
     lines = []
-    for row in ({**head, "note": "what for"}, *rows):
+    for row in (head, *rows):
         label = ROW.format(**row)
         lines.append(help.entry(label, help.translated(row["note"]), len(label), indent=""))
     return "\n".join([*lines, "", help.text(NEXT)])
@@ -78,7 +82,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _toml(text: str) -> str:
     """A preset with its comments in the user's language."""
-    if messages.writer() is None:
+    if messages.writer() is messages.ENGLISH:
         return text
     help = Help()
     comment, settings = re.fullmatch(r"((?:#.*\n)*)((?s:.*))", text).groups()  # type: ignore[union-attr]

@@ -1,10 +1,8 @@
 """`nanoscope runs`: a table of the runs in a folder."""
 
-import sys
-from json import dumps
 from pathlib import Path
 
-from nanoscope.cli.logs import check_folder
+from nanoscope.cli.logs import check_folder, print_json
 from nanoscope.files import RUNS
 
 
@@ -52,7 +50,7 @@ def runs(
         check_settings(settings, found, "--columns")
         listed = sort_runs(filter_runs(found, filter), sort)
     if json:
-        sys.stdout.write(dumps(listing_json(folder, listed, settings), indent=1, allow_nan=False) + "\n")
+        print_json(listing_json(folder, listed, settings))
     elif listed:
         print_runs(listed, settings, Page(language))
     else:

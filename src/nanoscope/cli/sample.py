@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.cli.logs import Json, RunPath, latest_run
+from nanoscope.cli.logs import RunPath, latest_run
 from nanoscope.errors import UsageError
 
 
@@ -26,7 +26,7 @@ def sample(
     init_from: str = "resume",
     out_dir: str | None = None,
     interactive: bool = False,
-    as_json: Json = False,
+    json: bool = False,
 ) -> None:
     """Generate text with a trained model.
 
@@ -70,7 +70,7 @@ def sample(
         The run, as nanoGPT names it.
     interactive
         Ask for one prompt after another; each is continued as soon as it is typed.
-    as_json
+    json
         Print one JSON object with all texts.
     """
     from nanoscope.hardware.probe import make_cpu_ready
@@ -91,6 +91,6 @@ def sample(
         checkpoint=checkpoint,
         device=device,
         dtype=dtype,
-        as_json=as_json,
+        as_json=json,
         interactive=interactive,
     )

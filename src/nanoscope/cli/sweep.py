@@ -2,23 +2,21 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from json import dumps
-from operator import attrgetter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from nanoscope.errors import UsageError
+from nanoscope.cli.logs import ABOVE_ZERO, print_answer, print_json
 from nanoscope.messages import Message, joined, on_terminal
 
 if TYPE_CHECKING:
-    from nanoscope.training.sweep import Sweep, SweepRun
+    from nanoscope.training.sweep import Sweep
 
 
 def sweep(
     *words: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    jobs: int = 1,
+    jobs: Annotated[int, ABOVE_ZERO] = 1,
     dry_run: bool = False,
     json: bool = False,
 ) -> int:
@@ -49,8 +47,6 @@ def sweep(
     """
     from nanoscope.training.sweep import plan_sweep, run_sweep
 
-    if jobs < 1:
-        raise UsageError("{setting}: must be at least 1.", setting=f"--jobs={jobs}")
     planned, signal = plan_sweep(words), None
     options = [f"--jobs={jobs}"] * (jobs > 1) + ["--json"] * json
     command = shlex.join(["nanoscope", "sweep", *words, *options])
@@ -62,28 +58,19 @@ def sweep(
     say(Message("{n:d} runs in {folder}: {settings}", n=len(planned.runs), folder=planned.folder, settings=swept))
     if not dry_run:
         signal = run_sweep(planned, jobs, say)
-    finished = [run for run in planned.runs if run.look() == "finished"]
+    finished = planned.ranked()
     if len(finished) > 1 and not (json or dry_run or signal):
-        _print_ranking(finished)
+        from nanoscope.api.comparing import compare
+
+        print_answer(compare([run.folder for run in finished]), json=False)
+        print()
     for line in _conclusion(planned, len(finished), command):
         say(line)
     if json:
-        print(dumps(_document(planned, command), indent=1, allow_nan=False, default=str))
+        print_json(_document(planned, command))
     if signal is not None:
         return 128 + signal
     return int(len(finished) < len(planned.runs) and not dry_run)
-
-
-def _print_ranking(finished: Sequence["SweepRun"]) -> None:
-    from nanoscope.findings.compare import compare
-    from nanoscope.runs.reader import read_log
-    from nanoscope.views.compare import print_comparison
-    from nanoscope.views.terminal_page import Page
-    from nanoscope.words.language import choose_language
-
-    trained = [read_log(str(run.folder)).runs[-1] for run in finished]
-    print_comparison(compare(trained, [run.name for run in finished]), Page(choose_language()))
-    print()
 
 
 def _conclusion(sweep: "Sweep", finished: int, command: str) -> Iterator[Message]:
@@ -96,7 +83,9 @@ def _conclusion(sweep: "Sweep", finished: int, command: str) -> Iterator[Message
             yield joined(": ", [run.name, *state])
     folder, total = shlex.quote(str(sweep.folder)), len(sweep.runs)
     yield Message("{finished:d} of {total:d} runs finished in {folder}", finished=finished, total=total, folder=folder)
-    if any(run.status not in DONE for run in sweep.runs):
+    if all(run.status == "missing" for run in sweep.runs):
+        yield Message("next: {command}", command=command)
+    elif any(run.status not in DONE for run in sweep.runs):
         yield Message("What was trained is saved. Train the rest: {command}", command=command)
     if finished:
         more = "   ".join(f"nanoscope {name} {folder}" for name in ("compare", "report", "watch"))
@@ -106,11 +95,10 @@ def _conclusion(sweep: "Sweep", finished: int, command: str) -> Iterator[Message
 def _document(sweep: "Sweep", command: str) -> dict[str, Any]:
     """The JSON document of a sweep: its runs in their order, and the names of the finished ones, the best first."""
     keys = ("name", "settings", "status", "reason", "step", "best_val_loss")
-    measured = [run for run in sweep.runs if run.status == "finished" and run.best_val_loss is not None]
     return {
         "schema": "nanoscope.sweep/1",
         "folder": str(sweep.folder),
         "command": command,
         "runs": [{"path": str(run.folder), **{key: getattr(run, key) for key in keys}} for run in sweep.runs],
-        "ranking": [run.name for run in sorted(measured, key=attrgetter("best_val_loss", "name"))],
+        "ranking": [run.name for run in sweep.ranked() if run.best_val_loss is not None],
     }

@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from nanoscope.cli.completion import complete_source
 from nanoscope.cli.help_text import with_options
-from nanoscope.cli.logs import progress
+from nanoscope.cli.logs import progress, warn
 from nanoscope.config import KEYS, TYPES
 from nanoscope.messages import Message
 
@@ -80,7 +80,6 @@ def with_settings(command: Callable[..., Any], everything: bool) -> Callable[...
             Parameter(
                 help=KEYS[name].metadata["help"],
                 group=order[groups[name]],
-                negative=(),
                 show_choices=False,
                 show_default=str(KEYS[name].default) or False,
             ),
@@ -102,16 +101,15 @@ def _prepared(words: Sequence[str]) -> list[str]:
 
 def _dataset_of(text: str) -> Path:
     """The dataset of a text, which is made unless it is there and newer than the text."""
-    from nanoscope.cli.prepare import prepare
+    from nanoscope.api.datasets import prepare
     from nanoscope.data.dataset import META
     from nanoscope.data.prepare import default_folder
 
-    metas = [default_folder(text, kind) / META for kind in ("char", "bpe")]
-    newer = [meta.is_file() and meta.stat().st_mtime >= Path(text).stat().st_mtime for meta in metas]
-    if not any(newer):
-        prepare(text)
-        newer = [meta.is_file() for meta in metas]
-    return metas[newer.index(True)].parent
+    for kind in ("char", "bpe"):
+        meta = default_folder(text, kind) / META
+        if meta.is_file() and meta.stat().st_mtime >= Path(text).stat().st_mtime:
+            return meta.parent
+    return prepare(text, warn=warn)
 
 
 def _tuned(resolved: "Resolved") -> "Resolved":

@@ -1,9 +1,9 @@
 """`nanoscope try`: does the advice help this run?"""
 
-from nanoscope.cli.logs import Json, RunPath, latest_run, print_json
+from nanoscope.cli.logs import RunPath, latest_run, print_json
 
 
-def try_(run: RunPath = None, *, minutes: float = 5.0, as_json: Json = False) -> int:
+def try_(run: RunPath = None, *, minutes: float = 5.0, json: bool = False) -> int:
     """Try what could be changed about a run, in short runs with and without each change, and say what it brings.
 
     For example:
@@ -24,13 +24,13 @@ def try_(run: RunPath = None, *, minutes: float = 5.0, as_json: Json = False) ->
         The folder of a run. Default: the latest run.
     minutes
         About how long it may take. More time allows longer trials, which say more about a long run.
-    as_json
+    json
         Print the results as JSON (schema nanoscope.try/3, see docs/try.md); progress goes to stderr.
     """
     from nanoscope.api.planning import try_ as try_changes
 
     tried = try_changes(run or latest_run(), minutes=minutes)
-    if as_json:
+    if json:
         print_json(tried.json())
     else:
         print(tried)

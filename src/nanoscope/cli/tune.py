@@ -3,18 +3,17 @@
 import shlex
 from pathlib import Path
 
-from nanoscope.cli.logs import Json, print_json, progress
+from nanoscope.cli.logs import Minutes, print_json, progress
 from nanoscope.cli.train import Words
-from nanoscope.errors import UsageError
 from nanoscope.messages import Message, on_terminal
 
 
 def tune(
     *words: Words,
-    minutes: float = 2.0,
+    minutes: Minutes = 2.0,
     out: Path | None = None,
     bench: bool = False,
-    as_json: Json = False,
+    json: bool = False,
 ) -> int:
     """Find the fastest way to carry out a run on this machine, and write it to a file for train.
 
@@ -44,7 +43,7 @@ def tune(
         The file to write; default: tuned-NAME.toml. --overwrite=True replaces one that exists.
     bench
         Only measure how fast this machine multiplies matrices and trains, in about half a minute.
-    as_json
+    json
         Print the result as one JSON document (schema nanoscope.tune/3, see docs/tune.md).
     """
     from nanoscope.config_sources import resolve
@@ -53,18 +52,16 @@ def tune(
     if bench:
         from nanoscope.cli.bench import measure
 
-        return measure(words, resolved.config, as_json)
+        return measure(words, resolved.config, json)
 
     from nanoscope.planning import tuning
 
-    if not 0 < minutes < float("inf"):
-        raise UsageError("{setting}: must be above 0.", setting=f"--minutes={minutes:g}")
     tuning.check_can_tune(resolved)
     path = out or Path(f"tuned-{resolved.name}.toml")
     tuning.check_file(path, overwrite=resolved.config.overwrite)
     tuned = tuning.tune(resolved, minutes, progress)
     tuning.write_file(path, resolved, tuned)
-    if as_json:
+    if json:
         print_json({"source": words, "file": str(path), **tuned.document()})
         return 0
     use = shlex.join(["nanoscope", "train", str(path)])

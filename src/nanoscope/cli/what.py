@@ -2,11 +2,10 @@
 
 import shlex
 import sys
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanoscope.cli.logs import LogPath, check_options
+from nanoscope.cli.logs import LogPath, check_options, print_json
 from nanoscope.errors import UsageError
 from nanoscope.messages import Message
 
@@ -45,7 +44,7 @@ def what(*words: LogPath, json: bool = False, markdown: bool = False) -> None:
     if json:
         asked = [concept] if concept else CONCEPTS.values()
         document = view.concepts_document(asked, numbers, page.language)
-        sys.stdout.write(dumps(document, indent=1, ensure_ascii=False) + "\n")
+        print_json(document)
     elif markdown:
         sys.stdout.write(view.concepts_markdown(page.language))
     elif concept:

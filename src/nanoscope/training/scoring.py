@@ -51,7 +51,7 @@ class ScoredText:
                     model=model.name,
                     data=self.name,
                 )
-            return DATASET_TOKENS, self.dataset.split(self.split)
+            return DATASET_TOKENS, self.dataset.splits[self.split]
         tokenizer = model.known_tokenizer()
         if key not in self._encoded:
             ids = np.concatenate([self._encode(document, tokenizer, model) for document in self._documents()])

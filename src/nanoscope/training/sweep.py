@@ -121,6 +121,11 @@ class Sweep:
     folder: Path
     runs: list[SweepRun]
 
+    def ranked(self) -> list[SweepRun]:
+        """The runs that have finished by now, the best first."""
+        finished = [run for run in self.runs if run.look() == "finished"]
+        return sorted(finished, key=lambda run: (run.best_val_loss is None, run.best_val_loss or 0.0, run.name))
+
 
 # --- which runs there are ---
 
