@@ -57,9 +57,9 @@ class Planted:
 FROZEN_LOADER = """
 import sys
 from nanoscope import cli
-from nanoscope.data.loader import WindowOrder
-starts = WindowOrder.starts
-WindowOrder.starts = lambda order, step, first_sequence, count: starts(order, 0, 0, count)
+from nanoscope.data import loader
+starts = loader.window_starts
+loader.window_starts = lambda tokens, config, step, first_sequence: starts(tokens, config, 0, 0)
 sys.exit(cli.run(sys.argv[1:]))
 """
 

@@ -89,7 +89,7 @@ def loss(
     if model.config.block_size < block_size:
         raise JobError(f"a model with a context of {model.config.block_size} can't read windows of {block_size}")
     evaluator = Evaluator(
-        {"val": open_dataset(dataset).split("val")}, block_size=block_size, windows=windows,
+        {"val": open_dataset(dataset).splits["val"]}, block_size=block_size, windows=windows,
         vocab_size=model.config.vocab_size,
         machine=Machine(DeviceConfig("cpu", "", "float32", False, ()), Processes()),
     )  # fmt: skip

@@ -37,14 +37,14 @@ class Message:
     def __init__(self, template: str, other: str | None = None, context: str = "", /, **values: object) -> None:
         self.template, self.other, self.context, self.values = template, other, context, values
 
-    def render(self, writer: "Writer", about: object = None) -> str:
+    def render(self, writer: "Writer", about: object = None, trusted: bool = False) -> str:
         n = self.values["n"] if self.other else 1
         assert isinstance(n, int)
         template = writer.marked(writer.translate(self.template, self.other, n, self.context))
         if not self.values and about is None:
             return template
         values = {**self.values, "n": _Count(n)} if self.other else self.values
-        return _Filler(writer, values, about).format(template)
+        return _Filler(writer, values, about, trusted).format(template)
 
     def __str__(self) -> str:
         return ENGLISH.render(self)
@@ -69,7 +69,7 @@ class _Joined(Message):
     def __bool__(self) -> bool:
         return bool(self.parts)
 
-    def render(self, writer: "Writer", about: object = None) -> str:
+    def render(self, writer: "Writer", about: object = None, trusted: bool = False) -> str:
         texts = [writer.write(part, about=about) for part in self.parts]
         if not self.template.strip(" \n"):  # sentences, lines
             return self.template.join(texts)
@@ -189,9 +189,7 @@ class Writer:
 
     def say(self, message: str, other: str | None = None, /, **values: object) -> str:
         """A message with values that are safe to print, or written already."""
-        n = values.get("n", 1) if other else 1
-        assert isinstance(n, int)
-        return self.fill(self.translate(message, other, n), {**values, "n": _Count(n)} if other else values)
+        return Message(message, other, **values).render(self, trusted=True)
 
     def fill(self, template: str, values: Mapping[str, object]) -> str:
         """Fill the placeholders of a template, each value in its own direction."""
@@ -370,31 +368,23 @@ class Writer:
         return low if low == high else self.say("{low} to {high}", low=low, high=high)
 
 
-ENGLISH = Writer()
+_writer = ENGLISH = Writer()
 
 
-_writer: Writer | None = None
-
-
-def use(writer: Writer | None) -> None:
-    """Show messages in this language from now on; None is English."""
+def use(writer: Writer) -> None:
+    """Show messages in this language from now on."""
     global _writer
     _writer = writer
 
 
-def writer() -> Writer | None:
-    """The language in use; None is English."""
+def writer() -> Writer:
+    """The language in use."""
     return _writer
-
-
-def right_to_left() -> bool:
-    """Whether the user's language is written from right to left."""
-    return _writer is not None and _writer.right_to_left
 
 
 def shown(text: object) -> str:
     """A message as the user reads it."""
-    return (_writer or ENGLISH).render(text) if isinstance(text, Message) else str(text)
+    return _writer.render(text) if isinstance(text, Message) else str(text)
 
 
 def language_code(wanted: str) -> str | None:
@@ -424,14 +414,14 @@ def to_print(text: object) -> str:
     """Return a message in the user's language that is safe to print."""
     if isinstance(text, Message):
         return shown(text)  # has made the values safe; escaping all of it would hit the isolates around them
-    isolates = "\u2068\u2069" if right_to_left() else ""  # of another process
+    isolates = "\u2068\u2069" if _writer.right_to_left else ""  # of another process
     return _UNSAFE.sub(lambda match: match[0] if match[0] in isolates else _symbol(match), str(text))
 
 
 def on_terminal(text: object) -> str:
     """Return the same, where lines that go from right to left begin with a mark that says so."""
     written = to_print(text)
-    marked = right_to_left() and isinstance(text, Message)
+    marked = _writer.right_to_left and isinstance(text, Message)
     return re.sub("^(?=.)", RIGHT_TO_LEFT_MARK, written, flags=re.MULTILINE) if marked else written
 
 

@@ -133,7 +133,7 @@ def test_nanogpt_gets_the_same_tokens_and_the_vocabulary_size(tmp_path: Path, fa
     folder = space.nanogpt / "data" / "song"
     for split in ("train", "val"):
         ids = np.fromfile(folder / f"{split}.bin", np.uint16)
-        assert len(ids) == len(open_dataset(dataset).split(split))
+        assert len(ids) == len(open_dataset(dataset).splits[split])
         assert ids.max() < len(set(SONG))
     assert pickle.loads((folder / "meta.pkl").read_bytes()) == {"vocab_size": len(set(SONG))}
 

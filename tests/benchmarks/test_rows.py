@@ -76,7 +76,7 @@ def test_evaluations_of_both_sides_are_timed(workspace: Workspace) -> None:
 
 def test_a_loss_covers_the_whole_validation_split(workspace: Workspace, small_run: Path) -> None:
     found = workspace.ours("loss", dataset=str(workspace.characters), block_size=16, run=str(small_run))
-    assert found["windows"] == (len(open_dataset(workspace.characters).split("val")) - 1) // 16
+    assert found["windows"] == (len(open_dataset(workspace.characters).splits["val"]) - 1) // 16
     assert 0 < found["loss"] < 10
 
 

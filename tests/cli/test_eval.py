@@ -58,7 +58,7 @@ def document(evaluated):
 
 def test_the_loss_is_the_mean_over_the_whole_split(document, runs: Path) -> None:
     (score,) = document("run")["scores"]
-    opened, split = open_model("run"), open_dataset("data/song").split("val")
+    opened, split = open_model("run"), open_dataset("data/song").splits["val"]
     count = (len(split) - 1) // 32
     ids = torch.from_numpy(split.read(0, count * 32 + 1).astype("int64"))
     with torch.no_grad():

@@ -101,7 +101,7 @@ def test_names_keep_their_direction_and_the_sentence_its_punctuation() -> None:
     try:
         text = Help().translated("مثل --field، أو (nanoscope help train). ثم: x.")
     finally:
-        messages.use(None)
+        messages.use(messages.ENGLISH)
     text = text.replace(ISOLATE, "<").replace(END_ISOLATE, ">").replace(GLUE, " ")
     assert text == "مثل <--field>، أو (<nanoscope help train>). ثم: <x>."
 

@@ -35,7 +35,7 @@ def test_json_prints_one_object(here, capsys):
     assert run(["prepare", "my book.txt", "--tokenizer=bpe", "--vocab_size=400", "--out=out/x", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     dataset = open_dataset(summary["dataset"])
-    assert (summary["vocab_size"], summary["train_tokens"]) == (dataset.vocab_size, len(dataset.split("train")))
+    assert (summary["vocab_size"], summary["train_tokens"]) == (dataset.vocab_size, len(dataset.splits["train"]))
     assert summary["fingerprint"] == dataset.fingerprint
 
 
@@ -105,8 +105,8 @@ def test_a_second_preparation_needs_overwrite(here, capsys):
 
 
 def test_several_sources_become_one_dataset(here, capsys):
-    (here / "more.csv").write_text("id,body\n1,abc\n2,def\n", encoding="utf-8")
-    assert run(["prepare", "my book.txt", "more.csv", "--field=body", "--json"]) == 0
+    (here / "more.jsonl").write_text('{"body": "abc"}\n{"body": "def"}\n', encoding="utf-8")
+    assert run(["prepare", "my book.txt", "more.jsonl", "--field=body", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["documents"] == 3
 
 

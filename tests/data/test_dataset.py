@@ -45,7 +45,7 @@ def test_tokens_are_read_across_shards(tmp_path, text_of, monkeypatch):
     text = text_of("english", 20)
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     dataset = open_dataset(prepare([tmp_path / "a.txt"], tmp_path / "out", tokenizer="char"))
-    train = dataset.split("train")
+    train = dataset.splits["train"]
     assert len(list(dataset.folder.glob("train-*.bin"))) > 5
     whole = dataset.tokenizer.encode(text)[: len(train)]
     for start, count in ((0, 1), (95, 5), (95, 10), (100, 100), (99, 202), (0, len(train)), (len(train) - 1, 1)):
@@ -55,7 +55,7 @@ def test_tokens_are_read_across_shards(tmp_path, text_of, monkeypatch):
 @pytest.mark.parametrize(("start", "count"), [(-1, 2), (0, 0), (0, 10**9)])
 def test_reading_outside_a_split_is_an_error(prepared, start, count):
     with pytest.raises(IndexError):
-        open_dataset(prepared).split("train").read(start, count)
+        open_dataset(prepared).splits["train"].read(start, count)
 
 
 def test_a_dataset_knows_its_folder_and_vocabulary(prepared):
@@ -68,7 +68,7 @@ def test_an_id_beyond_the_vocabulary_is_found_when_it_is_read(prepared):
     ids = np.fromfile(path, "<u2")
     ids[100] = 999
     ids.tofile(path)
-    train = open_dataset(prepared).split("train")
+    train = open_dataset(prepared).splits["train"]
     train.read(0, 100)
     with pytest.raises(JobError, match=r"train-00000\.bin contains the token id 999"):
         train.read(90, 20)
@@ -129,7 +129,7 @@ def test_a_folder_without_a_dataset_says_how_to_prepare_one(tmp_path):
 def test_a_nanogpt_folder_is_read_without_conversion(nanogpt):
     dataset = open_dataset(nanogpt)
     assert (dataset.vocab_size, dataset.tokenizer.kind) == (3, "char")
-    assert dataset.tokenizer.decode(dataset.split("val").read(0, 4)) == "बबa\n"
+    assert dataset.tokenizer.decode(dataset.splits["val"].read(0, 4)) == "बबa\n"
 
 
 def test_a_nanogpt_folder_without_metadata_has_gpt2_ids(nanogpt):

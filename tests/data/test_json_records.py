@@ -1,4 +1,4 @@
-"""JSON files: the records of lines and arrays are found, and raw JSON is never taken for text."""
+"""JSON Lines: the records are found, and raw JSON is never taken for text."""
 
 import json
 import tracemalloc
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from nanoscope.data import readers
-from nanoscope.data.readers import TextFile
 from nanoscope.data.sources import Documents
 from nanoscope.errors import JobError
 
@@ -26,7 +25,7 @@ def texts(path: Path, field: str | None = None) -> list[str]:
 
 
 def records_of(blocks: Iterator[str]) -> Iterator[object]:
-    return readers.RECORDS[".json"](TextFile("a.json", Path("a.json"), ".json", 0), blocks, "text")
+    return readers._json_lines(blocks)
 
 
 @pytest.fixture
@@ -34,22 +33,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.json"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        json.dumps(RECORDS),
-        json.dumps(RECORDS, indent=2, ensure_ascii=False),
-        "\n".join(map(json.dumps, RECORDS)),
-        json.dumps(TEXTS),
-    ],
-    ids=["array", "pretty array", "lines", "strings"],
-)
 @pytest.mark.parametrize("block_size", [1, 7, 1 << 19])
-def test_records_are_found_in_lines_and_arrays(
-    content: str, block_size: int, path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("records", [RECORDS, TEXTS], ids=["objects", "strings"])
+def test_records_are_found_in_lines(
+    records: list[object], block_size: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "BLOCK_SIZE", block_size)
-    path.write_text(content, "utf-8")
+    path.write_text("\n".join(map(json.dumps, records)), "utf-8")
     assert "".join(texts(path)) == "".join(TEXTS)  # blocks also cut the documents
 
 
@@ -59,28 +49,25 @@ def test_one_object_with_the_field_is_one_document(path: Path) -> None:
 
 
 def test_a_field_can_be_chosen(path: Path) -> None:
-    path.write_text('[{"text": "no", "body": "yes"}]', "utf-8")
+    path.write_text('{"text": "no", "body": "yes"}', "utf-8")
     assert texts(path, "body") == ["yes"]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            '[{"title": "a", "body": "longer"}]',
-            r"It has: title, body\.\n.*--field=NAME$",
-        ),
-        ("[1, 2]", "record 1: the field 'text' is int"),
+        ('{"title": "a", "body": "longer"}', r"It has: title, body\.\n.*--field=NAME$"),
+        ("1\n2", "record 1: the field 'text' is int"),
+        ('[{"text": "a"}]', "record 1: the field 'text' is list"),
         ('{"a": 1}', "no field 'text'. It has: a"),
         ('{"rows": [{"text": "a"}], "n": 1}', "no field 'text'. It has: rows, n"),
-        ('[{"text": "a"},\n{"text" "b"}]', "is not a valid JSON file: line 2: Expecting ':' delimiter"),
-        ('[{"text": "a"}', "is not a valid JSON file: line 1: Expecting ',' delimiter"),
-        ('[{"text": "a"},\n', "is not a valid JSON file: line 2: Expecting value"),
+        ('{"text": "a"}\n{"text" "b"}', "is not a valid JSON file: line 2: Expecting ':' delimiter"),
+        ('[\n{"text": "a"}\n]', "is not a valid JSON file: line 1: Expecting value"),
         ('{"text": "a"}]', "is not a valid JSON file: line 1: Extra data"),
         ('{"a": "b"', r"is not a valid JSON file: line 1: Expecting ','"),
         ("hello", "is not a valid JSON file: line 1: Expecting value"),
         ("[" * 100_000, "is not a valid JSON file"),
-        ('[{"text": ' + "9" * 5000 + "}]", "is not a valid JSON file"),
+        ('{"text": ' + "9" * 5000 + "}", "is not a valid JSON file"),
     ],
 )
 def test_what_holds_no_records_is_refused_with_the_place(content: str, message: str, path: Path) -> None:
@@ -90,7 +77,7 @@ def test_what_holds_no_records_is_refused_with_the_place(content: str, message: 
 
 
 def test_a_lone_surrogate_becomes_a_question_mark(path: Path) -> None:
-    path.write_text(r'["a\ud83d\ude00b\ud83d"]', "utf-8")
+    path.write_text(r'"a\ud83d\ude00b\ud83d"', "utf-8")
     assert texts(path) == ["a😀b?"]
 
 
@@ -111,7 +98,7 @@ def test_a_value_beyond_the_limit_is_refused_before_it_fills_the_memory(monkeypa
     monkeypatch.setattr(readers, "BLOCK_SIZE", 1000)
 
     def endless_string() -> Iterator[str]:
-        yield '["'
+        yield '"'
         while True:
             yield "a" * 1000
 

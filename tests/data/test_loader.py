@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from nanoscope.config import TrainConfig
 from nanoscope.data.dataset import TokenSplit, mapped
-from nanoscope.data.loader import BatchLoader, WindowOrder
+from nanoscope.data.loader import BatchLoader, window_starts
 from nanoscope.errors import JobError
 
 
@@ -14,10 +15,18 @@ def make_split(path: Path, tokens: np.ndarray, vocab_size: int = 1000) -> TokenS
     return mapped([path / "train-00000.bin"], vocab_size)
 
 
-def batches(split: TokenSplit, steps: int, first_step: int = 0, **changes: object) -> list[torch.Tensor]:
+def settings(**changes: object) -> TrainConfig:
+    small = {"block_size": 8, "batch_size": 2, "gradient_accumulation_steps": 3, "seed": 1}
+    return TrainConfig(**{**small, **changes})  # type: ignore[arg-type]
+
+
+def batches(
+    split: TokenSplit, steps: int, first_step: int = 0, *, rank: int = 0, world: int = 1, **changes: object
+) -> list[torch.Tensor]:
     """The tokens of each iteration, all micro-batches together."""
-    options = {"block_size": 8, "sequences_per_step": 6, "micro_batch": 2, "seed": 1, "order": "random", **changes}
-    loader = BatchLoader(split, first_step=first_step, first_sequence=6 * first_step, **options)  # type: ignore[arg-type]
+    loader = BatchLoader(
+        split, settings(**changes), first_step=first_step, first_sequence=6 * first_step, rank=rank, world=world
+    )
     try:
         return [torch.cat([tokens for tokens, _ in loader.next()]) for _ in range(steps)]
     finally:
@@ -30,9 +39,7 @@ def split(tmp_path: Path) -> TokenSplit:
 
 
 def test_targets_are_the_tokens_that_follow(split: TokenSplit) -> None:
-    loader = BatchLoader(
-        split, block_size=8, sequences_per_step=2, micro_batch=2, seed=1, order="random", first_step=0, first_sequence=0
-    )
+    loader = BatchLoader(split, settings(gradient_accumulation_steps=1))
     ((tokens, targets),) = loader.next()
     loader.close()
     assert torch.equal(targets, tokens + 1)
@@ -60,15 +67,15 @@ def test_processes_share_the_windows_of_one(split: TokenSplit, order: str, world
 
 def test_an_epoch_reads_every_window_once_in_another_order_each_time(split: TokenSplit) -> None:
     windows = (500 - 1) // 8
-    order = WindowOrder(500, 8, seed=3, order="epochs")
-    first = order.starts(0, 0, windows)
-    second = order.starts(1, windows, windows)
+    config = settings(seed=3, order="epochs", batch_size=windows, gradient_accumulation_steps=1)
+    first = window_starts(500, config, 0, 0)
+    second = window_starts(500, config, 1, windows)
     assert sorted(first) == sorted(second) == [8 * number for number in range(windows)]
     assert first.tolist() != second.tolist()
 
 
 def test_random_crops_reach_both_ends() -> None:
-    starts = WindowOrder(20, 8, seed=3, order="random").starts(0, 0, 2000)
+    starts = window_starts(20, settings(seed=3, batch_size=2000), 0, 0)
     assert (starts.min(), starts.max()) == (0, 11)  # the last window's last target is token 19
 
 
@@ -79,8 +86,6 @@ def test_ids_beyond_the_vocabulary_are_reported_before_they_reach_the_embedding(
 
 
 def test_closing_ends_the_thread_even_with_unread_batches(split: TokenSplit) -> None:
-    loader = BatchLoader(
-        split, block_size=8, sequences_per_step=2, micro_batch=2, seed=1, order="random", first_step=0, first_sequence=0
-    )
+    loader = BatchLoader(split, settings(gradient_accumulation_steps=1))
     loader.close()
     assert not any(thread.is_alive() for thread in loader._thread._threads)

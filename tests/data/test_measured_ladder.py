@@ -30,7 +30,7 @@ def test_prepare_measures_guessing_and_nine_models(prepared: Path) -> None:
     assert (ladder.unit, len(ladder.losses), ladder.sampled) == ("character", 9, False)
     assert ladder.guessing == pytest.approx(math.log(dataset.vocab_size), abs=1e-6)
     assert ladder.guessing > ladder.losses[0] > ladder.losses[1] > ladder.losses[2]
-    assert (ladder.train_tokens, ladder.val_tokens) == tuple(len(dataset.split(name)) for name in ("train", "val"))
+    assert (ladder.train_tokens, ladder.val_tokens) == tuple(len(dataset.splits[name]) for name in ("train", "val"))
 
 
 @pytest.mark.parametrize(("tokenizer", "unit"), [("byte", "byte"), ("bpe", "token")])

@@ -18,7 +18,7 @@ from nanoscope.errors import JobError, UsageError
 
 
 def ids(dataset, split):
-    tokens = dataset.split(split)
+    tokens = dataset.splits[split]
     return tokens.read(0, len(tokens))
 
 
@@ -38,7 +38,7 @@ def write(tmp_path):
 
 def test_shakespeare_by_characters_is_nanogpts_dataset(shakespeare, tmp_path):
     dataset = open_dataset(prepare(["shakespeare"], tmp_path / "out", tokenizer="char"))
-    assert (len(dataset.split("train")), len(dataset.split("val")), dataset.vocab_size) == (1_003_854, 111_540, 65)
+    assert (len(dataset.splits["train"]), len(dataset.splits["val"]), dataset.vocab_size) == (1_003_854, 111_540, 65)
     text = shakespeare.read_text(encoding="utf-8")
     alphabet = sorted(set(text))
     assert ids(dataset, "train")[:1000].tolist() == [alphabet.index(character) for character in text[:1000]]
@@ -46,7 +46,7 @@ def test_shakespeare_by_characters_is_nanogpts_dataset(shakespeare, tmp_path):
 
 def test_shakespeare_with_gpt2_is_nanogpts_dataset(shakespeare, gpt2_vocabulary, tmp_path):
     dataset = open_dataset(prepare(["shakespeare"], tmp_path / "out", tokenizer="gpt2"))
-    assert (len(dataset.split("train")), len(dataset.split("val"))) == (301_966, 36_059)
+    assert (len(dataset.splits["train"]), len(dataset.splits["val"])) == (301_966, 36_059)
 
 
 @pytest.mark.parametrize("kind", ["char", "byte", "bpe"])
@@ -112,13 +112,13 @@ def test_many_documents_are_split_by_document_whatever_their_order(write, tmp_pa
 def test_many_equal_documents_give_both_splits(write, tmp_path):
     source = write("a.jsonl", '{"text": "always the same"}\n' * 200)
     dataset = open_dataset(prepare([source], tmp_path / "out", tokenizer="char"))
-    assert len(dataset.split("val")) > 100
+    assert len(dataset.splits["val"]) > 100
 
 
 def test_an_alphabet_beyond_uint16_is_written_as_uint32(write, tmp_path):
     text = "".join(map(chr, range(0x10000, 0x10000 + 70_000)))
     dataset = open_dataset(prepare([write("a.txt", text)], tmp_path / "out", tokenizer="char"))
-    assert dataset.split("train").read(0, 5).dtype == np.uint32
+    assert dataset.splits["train"].read(0, 5).dtype == np.uint32
     assert "".join(texts(dataset)) == text
 
 

@@ -43,7 +43,7 @@ def english_words(text: str) -> set[str]:
 def language(request: pytest.FixtureRequest) -> Iterator[Language]:
     messages.use(Language(request.param))
     yield Language(request.param)
-    messages.use(None)
+    messages.use(messages.ENGLISH)
 
 
 EVENTS: list[e.AnyEvent] = [

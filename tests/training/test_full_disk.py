@@ -47,7 +47,7 @@ def before(step):
         stand_still(lambda: not list(Path(OUT, "checkpoints").glob("step-00002?")), 60)
 
 def paced(self, get=BatchLoader.next):
-    before(self.sequences_read // self.sequences_per_step)
+    before(self.sequences_read // self.config.sequences_per_step)
     return get(self)
 
 BatchLoader.next = paced

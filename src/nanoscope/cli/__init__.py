@@ -164,7 +164,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         return _fail(_unexpected(error), 1)
     finally:
-        messages.use(None)
+        messages.use(messages.ENGLISH)
         os.environ[messages.VARIABLE] = before
 
 
@@ -271,7 +271,7 @@ def _underscored(word: str) -> str:
 
 def _fail(message: Message, status: int) -> int:
     """Print the message. In a right-to-left language every line begins with a mark of that direction."""
-    mark = "\u200f" if messages.right_to_left() else ""
+    mark = "\u200f" if messages.writer().right_to_left else ""
     first, *rest = to_print(message).splitlines() or ["failed"]
     try:
         print(f"{mark}nanoscope: {first}", *(f"{mark}  {line}" for line in rest), sep="\n", file=sys.stderr)

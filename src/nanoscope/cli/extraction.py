@@ -40,7 +40,7 @@ def pieces() -> list[str]:
             for words in shown:
                 cli.call(words)
     finally:
-        messages.use(None)
+        messages.use(messages.ENGLISH)
     return list(recorder.pieces)
 
 

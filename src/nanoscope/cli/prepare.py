@@ -24,14 +24,14 @@ def prepare(
     For example:
       nanoscope prepare shakespeare
       nanoscope prepare book.txt --out data/book --tokenizer bpe --vocab_size 2048
-      nanoscope prepare posts.jsonl more/*.csv --field body
+      nanoscope prepare posts.jsonl more/*.parquet --field body
       nanoscope prepare project/ --ext py,md
       nanoscope prepare https://example.org/novel.txt --out data/novel
       zcat articles.txt.gz | nanoscope prepare - --out data/articles
 
-    Files may be text of any kind, JSON Lines, a JSON array, CSV, TSV or
-    Parquet. UTF-16 and UTF-32 are recognised by their byte order mark. Standard
-    input may be text, JSON, or CSV if --field is given. Unpack archives first.
+    Files may be text of any kind, JSON Lines or Parquet. UTF-16 and UTF-32 are
+    recognised by their byte order mark. Standard input may be text or JSON
+    Lines. Unpack archives first.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ def prepare(
     vocab_size
         Vocabulary size of bpe. Default: 4096.
     field
-        The field of JSON, or the column of csv and parquet, that contains the text. Default: text.
+        The field of JSON Lines, or the column of parquet, that contains the text. Default: text.
     ext
-        Extensions of the files to read in folders. Default: txt, md, jsonl, csv, tsv, parquet.
+        Extensions of the files to read in folders. Default: txt, md, jsonl, parquet.
     val_fraction
         Fraction of the text for validation: whole documents if there are at least 100, else the end of the text.
     encoding

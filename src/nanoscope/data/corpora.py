@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanoscope.data.download import unusable_cache, why_unreachable
-from nanoscope.errors import JobError
+from nanoscope.data.download import why_unreachable
+from nanoscope.errors import JobError, why
 from nanoscope.files import cache_folder, write_atomically
 from nanoscope.messages import Message, joined
 
@@ -77,7 +77,11 @@ def obtain(file: PublicFile) -> Path:
             except JobError as error:
                 reasons.append(error.text)
     except OSError as error:
-        raise unusable_cache(path.parent, error) from error
+        raise JobError(
+            "Cannot use the cache {folder}: {reason}.\nSet NANOSCOPE_CACHE to a writable folder.",
+            folder=path.parent,
+            reason=why(error),
+        ) from error
     raise JobError(
         "Could not get {what}: {reasons}.\n"
         "Try again with a network or a package index, or save {url} as\n"

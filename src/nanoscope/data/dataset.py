@@ -121,10 +121,6 @@ class Dataset:
     fingerprint: str
     splits: dict[Split, TokenSplit]
 
-    def split(self, name: Split) -> TokenSplit:
-        """Return the "train" or the "val" tokens."""
-        return self.splits[name]
-
 
 def is_dataset(folder: Path) -> bool:
     """Return whether the folder looks like a dataset prepared by nanoscope or nanoGPT."""

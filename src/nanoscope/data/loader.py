@@ -6,12 +6,14 @@ processes: resuming needs no random state, and two processes together read what 
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from itertools import count
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nanoscope.config import TrainConfig
 from nanoscope.data.dataset import TokenSplit
 from nanoscope.errors import JobError
 
@@ -37,26 +39,21 @@ def check_length(split: TokenSplit, name: str, block_size: int) -> None:
         )
 
 
-class WindowOrder:
-    """Where the windows of each iteration start: at random positions, or each window once per epoch, shuffled."""
+def window_starts(tokens: int, config: TrainConfig, step: int, first_sequence: int) -> np.ndarray:
+    """Where the windows of iteration `step` start in so many tokens, after `first_sequence` earlier sequences.
 
-    def __init__(self, tokens: int, block_size: int, seed: int, order: str) -> None:
-        self.tokens, self.block_size, self.seed, self.order = tokens, block_size, seed, order
-        self.windows = (tokens - 1) // block_size
-        self._epoch = -1
-        self._shuffled = np.empty(0, np.int64)
+    At random positions, or each window once per epoch, shuffled.
+    """
+    if config.order == "random":
+        return _random(config.seed, step).integers(0, tokens - config.block_size, size=config.sequences_per_step)
+    windows = (tokens - 1) // config.block_size
+    places = (divmod(first_sequence + number, windows) for number in range(config.sequences_per_step))
+    return np.array([_shuffled(config.seed, epoch, windows)[place] for epoch, place in places]) * config.block_size
 
-    def starts(self, step: int, first_sequence: int, count: int) -> np.ndarray:
-        """Return the starts of the `count` windows of iteration `step`, after `first_sequence` earlier sequences."""
-        if self.order == "random":
-            return _random(self.seed, step).integers(0, self.tokens - self.block_size, size=count)
-        numbers = range(first_sequence, first_sequence + count)
-        return np.array([self._in_epoch(*divmod(number, self.windows)) for number in numbers])
 
-    def _in_epoch(self, epoch: int, position: int) -> int:
-        if epoch != self._epoch:
-            self._epoch, self._shuffled = epoch, _random(self.seed, epoch).permutation(self.windows)
-        return int(self._shuffled[position]) * self.block_size
+@lru_cache(maxsize=1)
+def _shuffled(seed: int, epoch: int, windows: int) -> np.ndarray:
+    return _random(seed, epoch).permutation(windows)
 
 
 def _random(seed: int, counter: int) -> np.random.Generator:
@@ -72,24 +69,18 @@ class BatchLoader:
     def __init__(
         self,
         split: TokenSplit,
+        config: TrainConfig,
         *,
-        block_size: int,
-        sequences_per_step: int,
-        micro_batch: int,
-        seed: int,
-        order: str,
-        first_step: int,
-        first_sequence: int,
+        first_step: int = 0,
+        first_sequence: int = 0,
         rank: int = 0,
         world: int = 1,
         pin_memory: bool = False,
     ) -> None:
-        self.split, self.block_size = split, block_size
-        self.sequences_per_step, self.micro_batch = sequences_per_step, micro_batch
+        self.split, self.config = split, config
         self.rank, self.world, self.pin_memory = rank, world, pin_memory
         self.sequences_read = first_sequence
-        self._order = WindowOrder(len(split), block_size, seed, order)
-        self._iterations = zip(count(first_step), count(first_sequence, sequences_per_step), strict=True)
+        self._iterations = zip(count(first_step), count(first_sequence, config.sequences_per_step), strict=True)
         self._thread = ThreadPoolExecutor(1)
         self._ahead = deque(self._begin() for _ in range(self.AHEAD))
 
@@ -97,7 +88,7 @@ class BatchLoader:
         """Return this process's micro-batches of the next iteration."""
         batches = self._ahead.popleft().result()
         self._ahead.append(self._begin())
-        self.sequences_read += self.sequences_per_step
+        self.sequences_read += self.config.sequences_per_step
         return batches
 
     def close(self) -> None:
@@ -107,9 +98,9 @@ class BatchLoader:
         return self._thread.submit(self._load, *next(self._iterations))
 
     def _load(self, step: int, first_sequence: int) -> list[Batch]:
-        own = self._order.starts(step, first_sequence, self.sequences_per_step)[self.rank :: self.world]
-        batches = []
-        for first in range(0, len(own), self.micro_batch):
-            tokens, targets = windows_at(self.split, own[first : first + self.micro_batch], self.block_size)
+        own = window_starts(len(self.split), self.config, step, first_sequence)[self.rank :: self.world]
+        size, batches = self.config.batch_size, []
+        for first in range(0, len(own), size):
+            tokens, targets = windows_at(self.split, own[first : first + size], self.config.block_size)
             batches.append((tokens.pin_memory(), targets.pin_memory()) if self.pin_memory else (tokens, targets))
         return batches

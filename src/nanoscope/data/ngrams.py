@@ -62,7 +62,7 @@ def ladder_of(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder
 
 def measure(dataset: Dataset, on_progress: OnProgress | None = None) -> Ladder:
     """What guessing and the models that know the last 0 to 8 tokens reach on the validation split."""
-    train, val = _sample(dataset.split("train"), TRAIN_TOKENS), _sample(dataset.split("val"), VAL_TOKENS)
+    train, val = _sample(dataset.splits["train"], TRAIN_TOKENS), _sample(dataset.splits["val"], VAL_TOKENS)
     targets = _preceding(val) > 0  # the first token of a stretch has no context
     stretch_of = np.repeat(np.arange(len(val)), [len(stretch) - 1 for stretch in val])
     losses, stderr = [], 0.0

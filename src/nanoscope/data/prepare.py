@@ -148,7 +148,6 @@ def _checked_vocab_size(kind: str, vocab_size: int | None) -> int:
 
 
 def _warnings(documents: Documents, tokenizer: Tokenizer, vocab_size: int) -> Iterator[Shown]:
-    yield from documents.notes
     if documents.skipped:
         yield Message("skipped files: {list}", list=listed(documents.skipped))
     if tokenizer.kind == "bpe" and tokenizer.vocab_size < vocab_size:

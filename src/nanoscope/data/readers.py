@@ -1,13 +1,11 @@
-"""Reading documents from text, JSON, JSON Lines, CSV and Parquet files, in pieces of bounded size."""
+"""Reading documents from text, JSON Lines and Parquet files, in pieces of bounded size."""
 
 import codecs
-import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -15,11 +13,11 @@ from nanoscope.errors import JobError, why
 from nanoscope.messages import Message
 
 BLOCK_SIZE = 1 << 19  # bytes of a file, or characters of a field, held at once
-LINE_LIMIT_CHARACTERS = 1 << 27  # a line, a CSV field and a JSON array must be held in full
+LINE_LIMIT_CHARACTERS = 1 << 27  # a line of JSON must be held in full
 HEAD_BYTES = 1 << 13
 
-# No text of over 1 GiB compresses to a 500th of its size: such a file was made to fill a memory or a disk.
-BOMB_BYTES, BOMB_RATIO = 1 << 30, 500
+RECORDS = (".json", ".jsonl", ".ndjson", ".parquet")
+"""Suffixes of files that hold records. A file of any other suffix is text."""
 
 UNICODE_MARKS = {  # UTF-32 first: its little-endian mark begins with that of UTF-16
     b"\xff\xfe\0\0": "utf-32",
@@ -36,23 +34,15 @@ class Piece(NamedTuple):
     ends_document: bool
 
 
-@dataclass
 class TextFile:
-    """A file to read text from."""
+    """A file to read text from. Its suffix decides how; a download and standard input have another one and a name."""
 
-    name: str
-    path: Path
-    suffix: str
-    """What it holds, which decides how it is read: .txt, .jsonl, …"""
-    size_bytes: int
-    read_bytes: int = 0
-    """How many of them were read so far."""
-
-    @classmethod
-    def at(cls, path: Path, name: str = "", suffix: str | None = None) -> "TextFile":
-        """The file at a path; a download and standard input have another name and suffix."""
-        suffix = path.suffix if suffix is None else suffix
-        return cls(name or str(path), path, suffix.lower(), path.stat().st_size)
+    def __init__(self, path: Path, name: str = "", suffix: str | None = None) -> None:
+        self.path, self.name = path, name or str(path)
+        self.suffix = (path.suffix if suffix is None else suffix).lower()
+        self.size_bytes = path.stat().st_size
+        self.read_bytes = 0
+        """How many of them were read so far."""
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -89,7 +79,8 @@ def read_pieces(file: TextFile, field: str, encoding: str) -> Iterator[Piece]:
             yield Piece(held, ends_document=True)
         return
     try:
-        for number, record in enumerate(RECORDS[file.suffix](file, blocks, field), start=1):
+        records = _parquet(file, field) if file.suffix == ".parquet" else _json_lines(blocks)
+        for number, record in enumerate(records, start=1):
             value = record
             if isinstance(record, dict):
                 if field not in record:
@@ -112,7 +103,7 @@ def read_pieces(file: TextFile, field: str, encoding: str) -> Iterator[Piece]:
                 value = value.encode("utf-8", "replace").decode("utf-8")
             for start in range(0, len(value), BLOCK_SIZE):
                 yield Piece(value[start : start + BLOCK_SIZE], start + BLOCK_SIZE >= len(value))
-    except (ValueError, RecursionError, csv.Error) as error:
+    except (ValueError, RecursionError) as error:
         kind = file.suffix.removeprefix(".").upper()
         raise JobError(
             "{name} is not a valid {kind} file: {reason}.", name=file.name, kind=kind, reason=why(error)
@@ -156,36 +147,22 @@ def _lines(blocks: Iterator[str]) -> Iterator[str]:
     rest = ""
     for text in blocks:
         *whole, rest = (rest + text).split("\n")
-        yield from (line + "\n" for line in whole)
-        _check_length(rest)
+        yield from whole
+        if len(rest) > LINE_LIMIT_CHARACTERS:
+            raise ValueError(Message("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
     yield rest
 
 
-def _check_length(value: str) -> None:
-    if len(value) > LINE_LIMIT_CHARACTERS:
-        raise ValueError(Message("a value has over {n:,} characters", n=LINE_LIMIT_CHARACTERS))
-
-
-def _json(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
-    """The value in each line, or the elements of an array."""
-    first = next(blocks, "")
-    blocks, is_array = chain([first], blocks), first.lstrip().startswith("[")
-    most = 2 + LINE_LIMIT_CHARACTERS // BLOCK_SIZE
-    for number, text in enumerate(["".join(islice(blocks, most))] if is_array else _lines(blocks)):
-        _check_length(text)
+def _json_lines(blocks: Iterator[str]) -> Iterator[Any]:
+    for number, line in enumerate(_lines(blocks), start=1):
         try:
-            value = json.loads(text) if text.strip() else []
+            if line.strip():
+                yield json.loads(line)
         except json.JSONDecodeError as error:
-            raise ValueError(Message("line {line:,}: {what}", line=number + error.lineno, what=error.msg)) from None
-        yield from value if isinstance(value, list) else [value]
+            raise ValueError(Message("line {line:,}: {what}", line=number, what=error.msg)) from None
 
 
-def _csv(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
-    csv.field_size_limit(LINE_LIMIT_CHARACTERS)
-    return csv.DictReader(_lines(blocks), delimiter="\t" if file.suffix == ".tsv" else ",")
-
-
-def _parquet(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]:
+def _parquet(file: TextFile, field: str) -> Iterator[Any]:
     import pyarrow
     import pyarrow.parquet
 
@@ -195,38 +172,10 @@ def _parquet(file: TextFile, blocks: Iterator[str], field: str) -> Iterator[Any]
             if field not in columns:
                 yield dict.fromkeys(columns)
             table = pyarrow.parquet.ParquetFile(stream, read_dictionary=[field])  # repeated texts: held once
-            groups = map(table.metadata.row_group, range(table.num_row_groups))
-            _check_unpacked(file, sum(group.total_byte_size for group in groups))
-            unpacked = rows = 0  # the declared size counts repeated texts once
+            rows = 0
             for batch in table.iter_batches(batch_size=512, columns=[field]):
                 rows += len(batch)
                 file.read_bytes = file.size_bytes * rows // table.metadata.num_rows
-                for value in batch.column(0):
-                    text = value.as_py()
-                    unpacked += len(text) if isinstance(text, str) else 0
-                    _check_unpacked(file, unpacked)
-                    yield text
+                yield from (value.as_py() for value in batch.column(0))
     except pyarrow.ArrowException as error:
         raise ValueError(str(error).splitlines()[0]) from error
-
-
-def _check_unpacked(file: TextFile, unpacked_bytes: int) -> None:
-    if unpacked_bytes > max(BOMB_BYTES, BOMB_RATIO * file.size_bytes):
-        raise JobError(
-            "{name} was not read: it unpacks to over {size:,} GiB, over {ratio} times its own size.\n"
-            "If it really holds text, unpack it yourself and prepare the result.",
-            name=file.name,
-            size=unpacked_bytes >> 30,
-            ratio=BOMB_RATIO,
-        )
-
-
-RECORDS: dict[str, Callable[[TextFile, Iterator[str], str], Iterator[Any]]] = {
-    ".json": _json,
-    ".jsonl": _json,
-    ".ndjson": _json,
-    ".csv": _csv,
-    ".tsv": _csv,
-    ".parquet": _parquet,
-}
-"""How the records of a file are read, by its suffix. A file of any other suffix is text."""

@@ -8,8 +8,10 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePath
+from typing import IO
 from urllib.parse import urlsplit
 
 from nanoscope.data.corpora import CORPORA
@@ -21,7 +23,7 @@ from nanoscope.suggest import did_you_mean
 
 STDIN = "-"
 SUFFIXES = (".txt", ".md", ".text", ".markdown", *(suffix for suffix in RECORDS if suffix != ".json"))
-PACKED = (".zip", ".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz")
+NOT_READ = (".zip", ".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".csv", ".tsv")
 PACKED_BEGINNINGS = b"PK\x03\x04", b"\x1f\x8b", b"BZh91AY", b"\xfd7zXZ", b"(\xb5/\xfd"
 
 JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{"\]])')
@@ -41,7 +43,6 @@ class Documents:
         self.sources = [str(source) for source in sources]
         self.files: list[TextFile] = []
         self.skipped: Counter[Shown] = Counter()  # by extension, or by what else was wrong
-        self.notes: list[Shown] = []
         self._field, self._encoding, self._on_progress = field, encoding, on_progress
         self._wanted = tuple("." + name for name in re.findall(r"[^\s,*.][^\s,]*", ",".join(ext).lower()))
         try:
@@ -73,17 +74,19 @@ class Documents:
     def _add_source(self, source: str) -> None:
         path = Path(source)
         if source in CORPORA:
-            self.files += map(TextFile.at, CORPORA[source].files())
+            self.files += map(TextFile, CORPORA[source].files())
         elif is_url(source):
-            path, note = download(source, self._on_progress)
-            self.notes += [note] if note else []
-            self._add_file(TextFile.at(path, source, PurePath(urlsplit(source).path).suffix))
+            path = self._copy(lambda file: download(source, file, self._on_progress))
+            self._add_file(TextFile(path, source, PurePath(urlsplit(source).path).suffix))
         elif path.is_dir():
             self._add_folder(path)
         elif source == STDIN:
-            self._add_file(TextFile.at(self._standard_input(), "standard input"))
+            if sys.stdin.isatty():
+                print(on_terminal(Message("reading standard input; end it with Ctrl-D")), file=sys.stderr)
+            path = self._copy(partial(shutil.copyfileobj, sys.stdin.buffer))
+            self._add_file(TextFile(path, "standard input"))
         elif path.is_file():
-            self._add_file(TextFile.at(path))
+            self._add_file(TextFile(path))
         else:
             hint = did_you_mean(source, CORPORA, lambda name: Message("the corpus {name}", name=name))
             raise JobError("There is no file or folder {source!r}.{hint}", source=source, hint=hint)
@@ -93,13 +96,14 @@ class Documents:
         head = file.head()
         if not head:
             raise JobError("{path} is empty.", path=file.name)
-        if file.suffix in PACKED or head.startswith(PACKED_BEGINNINGS):
+        if file.suffix in NOT_READ or head.startswith(PACKED_BEGINNINGS):
             raise JobError(
-                "{name} cannot be read as it is. Unpack it into a folder, then: nanoscope prepare FOLDER",
+                "{name} cannot be read as it is.\n"
+                "Unpack an archive into a folder; write a table as JSON Lines, with an object in each line.",
                 name=file.name,
             )
         if file.name != str(file.path) and file.suffix not in (*RECORDS, *SUFFIXES):
-            file.suffix = ".json" if JSON.match(head) else ".csv" if self._field else ".txt"
+            file.suffix = ".json" if JSON.match(head) else ".txt"
         self.files.append(file)
 
     def _add_folder(self, folder: Path) -> None:
@@ -122,7 +126,7 @@ class Documents:
                 skipped[Message("not a file")] += 1
             elif path.suffix.lower() not in suffixes:
                 skipped[path.suffix.lower() or Message("without extension")] += 1
-            elif not (head := (file := TextFile.at(path)).head()):
+            elif not (head := (file := TextFile(path)).head()):
                 skipped[Message("empty")] += 1
             elif file.suffix != ".parquet" and b"\0" in head and not marked_encoding(head):
                 skipped[Message("binary")] += 1
@@ -138,14 +142,12 @@ class Documents:
             )
         self.skipped += skipped
 
-    def _standard_input(self) -> Path:
-        """Copy standard input to a file, because a dataset takes two passes. It is removed with this object."""
-        if sys.stdin.isatty():
-            print(on_terminal(Message("reading standard input; end it with Ctrl-D")), file=sys.stderr)
+    def _copy(self, copy: Callable[[IO[bytes]], object]) -> Path:
+        """A file with what is copied, because a dataset takes two passes. It is removed with this object."""
         handle, name = tempfile.mkstemp()
         weakref.finalize(self, os.unlink, name)
         with os.fdopen(handle, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            copy(file)
         return Path(name)
 
 

@@ -104,7 +104,7 @@ def _data(config: TrainConfig, run: Path | None) -> Data:
         dataset = open_dataset(folder)
         for name in ("train", "val"):
             check_length(dataset.splits[name], name, config.block_size)
-        sizes = (len(dataset.split("train")), len(dataset.split("val")))
+        sizes = (len(dataset.splits["train"]), len(dataset.splits["val"]))
         return Data(str(folder), folder, dataset.vocab_size, *sizes)
     corpus, kind = corpus_and_tokenizer(config.dataset, config.tokenizer)
     if (corpus, kind) in KNOWN_SIZES:

@@ -246,9 +246,10 @@ class Collector:
     def _take_row(self, number: int, line: str) -> bool:
         """Add the rows of a line; whether it is a record of training, not a sentence with numbers."""
         named = self._head.row(line[prefix_end(line) :])
-        rows = _split(cells(named or line))
+        text = named or line
+        rows = _split(cells(text))
         is_whole = named is None and len(rows) == 1
-        tables = [self._add_cells(number, None, row, line, is_whole) for row in rows]
+        tables = [self._add_cells(number, None, row, text, is_whole) for row in rows]
         return any(table is not None and table.is_record for table in tables)
 
     def _add_cells(

@@ -147,7 +147,7 @@ class Data:
     ) -> None:
         self.config, self.dataset, self.machine = config, dataset, machine
         self.evaluator = Evaluator(
-            {name: dataset.split(name) for name in ("train", "val")},
+            dict(dataset.splits.items()),
             block_size=config.block_size,
             windows=config.eval_windows,
             vocab_size=vocab_size,
@@ -167,17 +167,12 @@ class Data:
         self.loader.close()
 
     def _loader_from(self, state: TrainingState) -> BatchLoader:
-        config, machine = self.config, self.machine
         return BatchLoader(
-            self.dataset.split("train"),
-            block_size=config.block_size,
-            sequences_per_step=config.sequences_per_step,
-            micro_batch=config.batch_size,
-            seed=config.seed,
-            order=config.order,
+            self.dataset.splits["train"],
+            self.config,
             first_step=state.step,
             first_sequence=state.sequences,
-            rank=machine.processes.rank,
-            world=machine.processes.world,
-            pin_memory=machine.choice.type == "cuda",
+            rank=self.machine.processes.rank,
+            world=self.machine.processes.world,
+            pin_memory=self.machine.choice.type == "cuda",
         )

@@ -142,7 +142,7 @@ def report_forecast(run: Run, engine: Engine, data: Data, warmed_up: WarmUp) -> 
         )
         run.reporter.emit(Note(text=text))
     run.pace.guess = first_seconds(engine, data.evaluator, warmed_up)
-    step, epochs = run.state.step, run.config.tokens_per_step / len(data.dataset.split("train"))
+    step, epochs = run.state.step, run.config.tokens_per_step / len(data.dataset.splits["train"])
     expected = run.pace.forecast(step, evaluated=run.state.evaluated_at == step)
     expected = msgspec.structs.replace(
         expected,
@@ -180,8 +180,8 @@ def start_event(run: Run, engine: Engine, data: Data) -> Start:
         tokens_per_step=run.config.tokens_per_step,
         first_step=run.state.step,
         vocab_size=dataset.vocab_size,
-        train_tokens=len(dataset.split("train")),
-        val_tokens=len(dataset.split("val")),
+        train_tokens=len(dataset.splits["train"]),
+        val_tokens=len(dataset.splits["val"]),
         ladder=stored_ladder(dataset),
     )
 

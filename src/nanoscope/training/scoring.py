@@ -47,7 +47,7 @@ class ScoredText:
             if unknown:
                 check_vocabulary(self.dataset, model.config.vocab_size, model.name)
             if unknown or key == _key(self.dataset.tokenizer):
-                return DATASET_TOKENS, self.dataset.split(self.split)
+                return DATASET_TOKENS, self.dataset.splits[self.split]
         tokenizer = model.known_tokenizer()
         if key not in self._encoded:
             ids = np.concatenate([self._encode(document, tokenizer, model) for document in self.documents()])
@@ -63,7 +63,7 @@ class ScoredText:
                     yield "".join(parts)
                     parts = []
             return
-        tokens, tokenizer = self.dataset.split(self.split), self.dataset.tokenizer
+        tokens, tokenizer = self.dataset.splits[self.split], self.dataset.tokenizer
         if tokenizer is None or len(tokens) > MOST_TOKENS_ENCODED:
             raise JobError(
                 "{name} has {n:,} tokens, too many to encode them anew for every tokenizer\n"
