@@ -1041,15 +1041,23 @@ def test_a_connection_that_sends_no_whole_header_is_closed(server: Watch) -> Non
 
 
 @posix
+def is_closed(client: socket.socket) -> bool:
+    try:
+        return client.recv(100) == b""
+    except ConnectionResetError:
+        return True
+
+
 def test_with_few_files_allowed_too_many_pages_are_refused_without_a_traceback(shelf: Path) -> None:
     launcher = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh"]
     with watching(shelf, launcher=launcher) as server, contextlib.ExitStack() as pages:
+        clients = []
         for _ in range(80):
             client = pages.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS))
+            clients.append(client)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 client.sendall(b"GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        with contextlib.suppress(ConnectionResetError):
-            assert client.recv(100) == b""
+        assert any(map(is_closed, clients))  # each is answered or refused, not always in order
         pages.close()
         until(lambda: server.ask("/api/runs").status == 200, "it answers again")
         assert "Traceback" not in server.printed
