@@ -28,7 +28,7 @@ CODE = re.compile(
 TERMS = {
     # products and formats
     "nanoscope", "nanoGPT", "nanoGPT's", "GPT", "Python", "python", "torch", "Apple", "Hugging", "Face", "GitHub",
-    "Raw", "MLflow", "TensorBoard", "Parquet", "tensorboard", "zip", "tar", "zstd", "gzip", "pandas", "pyarrow",
+    "Raw", "Lines", "MLflow", "TensorBoard", "Parquet", "tensorboard", "zip", "tar", "zstd", "gzip", "pandas", "pyarrow",
     "tiktoken", "trackio", "uplot", "Shakespeare", "tiny", "pip", "wheel", "GiB", "kB",
     "wandb", "login", "Ctrl", "matmul", "Triton", "eager", "compiled", "swapping", "threads", "epochs", "ms",
     # the glossary's
