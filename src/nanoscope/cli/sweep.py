@@ -53,7 +53,7 @@ def sweep(
     def say(text: Message) -> None:
         print(on_terminal(text), file=sys.stderr if json else sys.stdout, flush=True)
 
-    swept = ", ".join(planned.swept)
+    swept = ", ".join(planned.runs[0].settings)
     say(Message("{n:d} runs in {folder}: {settings}", n=len(planned.runs), folder=planned.folder, settings=swept))
     if not dry_run:
         signal = run_sweep(planned, jobs, say)
