@@ -9,6 +9,8 @@ from nanoscope.messages import Message
 
 SYNONYMS = {
     "lr": "learning_rate",
+    "wd": "weight_decay",
+    "bs": "batch_size",
     "steps": "max_iters",
     "epochs": "max_iters",
     "iterations": "max_iters",
@@ -39,7 +41,7 @@ def did_you_mean(
     name, value = SYNONYMS.get(word.lstrip("-"), "").partition("=")[::2]
     if name in names:
         return _hint(f"{show(names[name])}={value}" if value else show(names[name]))
-    close = get_close_matches(word.lstrip("-"), list(names), n=1, cutoff=cutoff)
+    close = get_close_matches(name or word.lstrip("-"), list(names), n=1, cutoff=cutoff)
     return _hint(show(names[close[0]])) if close else ""
 
 

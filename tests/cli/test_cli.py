@@ -169,6 +169,8 @@ def test_an_unknown_option_names_the_closest_or_what_it_is_called_here(capsys: p
         "train --gpu=0": "--device",
         "train --resume": "--init_from=resume",
         "train --out=x": "--out_dir",
+        "train --output=x": "--out_dir",
+        "train --bs=8": "--batch_size",
         "report a.log --output=x": "--out",
         "prepare a.txt --out_dir=x": "--out",
     }.items():

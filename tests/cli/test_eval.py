@@ -97,26 +97,22 @@ def test_a_run_differs_from_itself_by_nothing(document, runs: Path) -> None:
     assert (difference["difference"], difference["verdict"]) == (0, "within_noise")
 
 
-def test_other_tokens_are_compared_by_bits_per_byte(document, evaluated) -> None:
-    found = document("run", "bpe", "--dataset=data/song")
-    assert (found["same_tokens"], found["ranked"]) == (False, True)
+def test_other_tokens_are_compared_by_bits_per_byte(document, evaluated, tmp_path: Path) -> None:
+    (tmp_path / "song.txt").write_text(SONG[-4000:], "utf-8")
+    words = ("run", "bpe", f"--dataset={tmp_path / 'song.txt'}")
+    found = document(*words)
+    assert (found["split"], found["same_tokens"], found["ranked"]) == ("", False, True)
     bits = [score["bits_per_byte"] for score in found["scores"]]
     assert bits == sorted(bits)
     assert found["differences"][0]["unit"] == "bits_per_byte"
-    _, out, _ = evaluated("run", "bpe", "--dataset=data/song")
+    _, out, _ = evaluated(*words)
     assert "only bits per byte of the same text" in " ".join(out.split())
 
 
-def test_text_in_other_tokens_is_the_same_text(document, runs: Path) -> None:
-    own = document("bpe")["scores"][0]
-    anew = document("bpe", "--dataset=data/song")["scores"][0]  # decoded from characters, encoded in BPE
-    assert own["bits_per_byte"] == pytest.approx(anew["bits_per_byte"], rel=0.02)  # but for where the splits begin
-
-
-def test_a_text_file_may_be_measured(document, runs: Path, tmp_path: Path) -> None:
-    (tmp_path / "part.txt").write_text(SONG[-2000:], "utf-8")
-    found = document("run", "bpe", f"--dataset={tmp_path / 'part.txt'}")
-    assert (found["split"], len(found["scores"])) == ("", 2)
+def test_a_dataset_in_other_tokens_than_the_models_is_refused(evaluated) -> None:
+    status, out, err = evaluated("run", "bpe", "--dataset=data/song")
+    assert (status, out) == (1, "")
+    assert "bpe and data/song have different tokenizers" in err
 
 
 def test_bits_are_those_of_the_real_bytes_and_characters(

@@ -42,7 +42,7 @@ class MadeUpEngine:
     def step(self, parts: list[Batch], step: int, rate: float, timed: bool) -> Step:
         self.steps.append(len(parts))
         passes = [7.0, 0.1, 0.1][: len(parts)] if step == 1 else [0.1] * len(parts)
-        return Step(1.0, 1.0, 0.0, True, passes, 0.02)
+        return Step(1.0, 1.0, 0.0, True, 0.02, passes)
 
 
 def test_a_step_is_its_micro_batches_and_its_update_however_few_were_measured() -> None:

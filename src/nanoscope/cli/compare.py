@@ -1,9 +1,9 @@
 """`nanoscope compare`: explain why runs differ."""
 
-from nanoscope.cli.logs import LogPath, check_options, print_answer
+from nanoscope.cli.logs import PathOrStdin, print_answer
 
 
-def compare(*logs: LogPath, json: bool = False) -> None:
+def compare(*logs: PathOrStdin, json: bool = False) -> None:
     """Compare runs at equal steps, and say what explains the difference.
 
     For example:
@@ -21,5 +21,4 @@ def compare(*logs: LogPath, json: bool = False) -> None:
     """
     from nanoscope.api.comparing import compare as compare_logs
 
-    check_options(logs, compare)
     print_answer(compare_logs(logs), json)

@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
-from nanoscope.cli.logs import ABOVE_ZERO, LogPath, Steps, logs_named, print_json
+from nanoscope.cli.logs import ABOVE_ZERO, PathOrStdin, Steps, logs_named, print_json
 from nanoscope.errors import JobError
 from nanoscope.messages import Message
 
 
 def eta(
-    log: LogPath | None = None,
+    log: PathOrStdin | None = None,
     *,
     json: bool = False,
     max_iters: Steps = None,
@@ -38,7 +38,7 @@ def eta(
     from nanoscope.api.explaining import explain
     from nanoscope.findings.eta import Eta, scenario
 
-    (log,) = logs_named((log,) if log else (), eta)
+    (log,) = logs_named((log,) if log else ())
     explanation = explain(log, max_iters=max_iters)
     found = [analysis for analysis in explanation.analyses if analysis.eta]
     if not found:

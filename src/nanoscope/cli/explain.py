@@ -5,7 +5,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanoscope.cli.logs import LogPath, Steps, logs_named, print_json, read_named
+from nanoscope.cli.logs import PathOrStdin, Steps, logs_named, print_json, read_named
 from nanoscope.errors import JobError, UsageError
 from nanoscope.messages import joined
 from nanoscope.suggest import did_you_mean
@@ -19,7 +19,7 @@ ANY = "any"  # of --fail_on
 
 
 def explain(
-    *logs: LogPath,
+    *logs: PathOrStdin,
     annotate: bool = False,
     teach: bool = False,
     json: bool = False,
@@ -67,7 +67,7 @@ def explain(
             other="--json" if json else "--annotate",
             command="nanoscope what --json" if json else "nanoscope what",
         )
-    given = logs_named(logs, explain)
+    given = logs_named(logs)
     if annotate:
         explained = {path: _annotated(path, options, language) for path in given}
     else:

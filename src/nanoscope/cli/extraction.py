@@ -11,23 +11,16 @@ from typing import Any
 
 from nanoscope import cli, messages
 from nanoscope.config_sources import presets
-from nanoscope.words.language import Language
+from nanoscope.messages import Writer
 
 # What is given a message as a literal: a template, or the two forms of one.
-MAKERS = (
-    "Message",
-    "say",
-    "JobError",
-    "UsageError",
-    "NewerVersionError",
-)
+MAKERS = ("Message", "say", "JobError", "UsageError", "NewerVersionError")
 
 
-class _Recorder(Language):
+class _Recorder(Writer):
     """Takes down what is looked up."""
 
     def __init__(self) -> None:
-        super().__init__("en")
         self.pieces: dict[str, None] = {}
 
     def translate(self, message: str, other: str | None = None, n: int = 1, context: str = "") -> str:

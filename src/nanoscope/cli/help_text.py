@@ -39,6 +39,7 @@ class Help:
 
     def __init__(self) -> None:
         self.language = messages.current
+        self.isolate = self.language.isolate
         self.mark = messages.RIGHT_TO_LEFT_MARK if self.language.right_to_left else ""
         self.width = max(shutil.get_terminal_size((100, 24)).columns, 40)
 
@@ -49,9 +50,6 @@ class Help:
             return piece
         translation = LATIN.sub(lambda latin: self.isolate(latin[0].replace(" ", GLUE)), self.language.translate(piece))
         return translation.replace("ـ ", f"ـ{GLUE}")  # 'الـ tokens' is one word
-
-    def isolate(self, text: str) -> str:
-        return self.language.isolate(text)
 
     def text(self, english: str) -> str:
         """Paragraphs, and examples: indented lines whose commands stay as they are."""

@@ -3,9 +3,8 @@
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from inspect import signature
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,24 +12,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from nanoscope.cli.completion import complete_path
+from nanoscope.cli.parsing import is_option
 from nanoscope.errors import JobError, UsageError
 from nanoscope.files import RUNS
 from nanoscope.messages import Message, Shown, on_terminal, to_print
-from nanoscope.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from nanoscope.api.shown import Answer
     from nanoscope.runs.run import Log
 
 
+# Two validators; `parsing.py` says what is wrong.
+
+
 def above_zero(_: object, value: float | None) -> None:
-    """A validator: `parsing.py` says what is wrong."""
     if value is not None and not 0 < value < inf:
         raise ValueError
 
 
+def no_option(_: object, word: str | None) -> None:
+    """Refuse mistyped options, which arrive among the words of a command that accepts '-'."""
+    if word is not None and is_option(word):
+        raise ValueError
+
+
 # '-' is standard input; without this it would be parsed as an option.
-LogPath = Annotated[str, Parameter(allow_leading_hyphen=True, completer=complete_path)]
+PathOrStdin = Annotated[str, Parameter(allow_leading_hyphen=True, validator=no_option, completer=complete_path)]
 RunPath = Annotated[str | None, Parameter(completer=complete_path)]
 ABOVE_ZERO = Parameter(validator=above_zero)
 Steps = Annotated[int | None, ABOVE_ZERO]
@@ -39,9 +46,8 @@ LOG_SUFFIXES = (".log", ".out", ".err", ".txt", ".jsonl", ".json", ".csv")  # of
 TEXT_IN_OTHER_FORMS = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")  # gzip, UTF-16
 
 
-def logs_named(logs: tuple[str, ...], command: Callable[..., object]) -> tuple[str, ...]:
+def logs_named(logs: tuple[str, ...]) -> tuple[str, ...]:
     """The logs that were given; without any, what is piped in, or else the latest run."""
-    check_options(logs, command)
     if logs:
         return logs
     if _is_piped():
@@ -101,20 +107,6 @@ def _refuse_what_is_no_text(file: Path) -> None:
         raise JobError("{name} is a PDF, not a log. Copy its text into a file, and explain that.", name=file)
     if b"\0" in head and not head.startswith(TEXT_IN_OTHER_FORMS):
         raise JobError("{name} is a binary file, not a log.", name=file)
-
-
-def check_options(paths: tuple[str, ...], command: Callable[..., object]) -> None:
-    """Refuse mistyped options, which arrive among the paths of a command that accepts '-'."""
-    for path in paths:
-        if path.startswith("-") and path != "-":
-            typed = path.split("=")[0]
-            named = (each.name for each in signature(command).parameters.values() if each.kind is each.KEYWORD_ONLY)
-            raise UsageError(
-                "There is no option {typed}.{hint}\nSee: nanoscope {command} --help",
-                typed=typed,
-                hint=did_you_mean(typed, ["--lang", *(f"--{name}" for name in named)]),
-                command=command.__name__,
-            )
 
 
 def warn(text: Shown) -> None:

@@ -1,5 +1,6 @@
 """What is wrong with the words of a command, in nanoscope's own words: the parser's are in English only."""
 
+from inspect import signature
 from typing import get_args
 
 from cyclopts import (
@@ -25,18 +26,23 @@ def usage_error(error: CycloptsError, command: str) -> UsageError:
     return UsageError(joined("\n", [_mistake(error), see]))
 
 
+def is_option(word: str) -> bool:
+    return word.startswith("-") and word != "-"
+
+
 def _mistake(error: CycloptsError) -> Message:
-    named, token = error.argument.name if error.argument else "", getattr(error, "token", None)
-    if error.argument is not None and error.argument.index is not None:
-        named = named.lstrip("-").upper()  # as help spells an argument
-    option = (token and token.keyword) or named
+    argument, token = error.argument, getattr(error, "token", None)
+    is_positional = argument is not None and argument.index is not None
+    named = argument.name if argument else ""
+    option = (token and token.keyword) or (named.lstrip("-").upper() if is_positional else named)  # as help spells it
     match error:
         case UnknownOptionError():
-            typed = (error.token.keyword or error.token.value).split("=")[0]
-            options = [name for each in error.argument_collection if each.parse for name in each.names]
-            return Message(
-                "There is no option {typed}.{hint}", typed=typed, hint=did_you_mean(typed, ["--lang", *options])
-            )
+            return _unknown_option(error.token.keyword or error.token.value, error)
+        case ValidationError() if argument:
+            words = [each.value for each in argument.tokens]
+            if is_positional:
+                return _unknown_option(next(filter(is_option, words)), error)
+            return Message("{setting}: must be above 0.", setting=f"{option}={words[-1]}")
         case CoercionError() if token is not None:
             choices, typed = [str(choice) for choice in get_args(error.target_type)], token.value
             if not choices:
@@ -51,8 +57,6 @@ def _mistake(error: CycloptsError) -> Message:
                 hint=did_you_mean(typed, choices),
                 choices=", ".join(choices),
             )
-        case ValidationError() if error.argument:
-            return Message("{setting}: must be above 0.", setting=f"{option}={error.argument.tokens[-1].value}")
         case RepeatArgumentError():
             return Message("{option} was given more than once.", option=option)
         case MissingArgumentError():
@@ -60,3 +64,10 @@ def _mistake(error: CycloptsError) -> Message:
         case UnusedCliTokensError():
             return Message("This command does not take {words}.", words=" ".join(error.unused_tokens or []))
     return Message("This command line can't be read: {reason}", reason=" ".join(str(error).split()))
+
+
+def _unknown_option(word: str, error: CycloptsError) -> Message:
+    typed = word.split("=")[0]
+    known = signature(error.target).parameters.values() if error.target else ()
+    options = [f"--{each.name}" for each in known if each.kind is each.KEYWORD_ONLY]
+    return Message("There is no option {typed}.{hint}", typed=typed, hint=did_you_mean(typed, ["--lang", *options]))

@@ -2,16 +2,13 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from nanoscope.cli.logs import check_options, print_json
+from nanoscope.cli.logs import PathOrStdin, print_json
 from nanoscope.messages import Shown
 
 
 def prepare(
-    *sources: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    *sources: PathOrStdin,
     out: Path | None = None,
     tokenizer: str = "auto",
     vocab_size: int | None = None,
@@ -62,7 +59,6 @@ def prepare(
     from nanoscope.api.datasets import prepare as prepare_dataset
     from nanoscope.data.prepare import in_words, summary
 
-    check_options(sources, prepare)
     started = time.monotonic()
     warnings: list[Shown] = []
     folder = prepare_dataset(

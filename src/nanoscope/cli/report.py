@@ -5,12 +5,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from nanoscope.cli.logs import LogPath, Steps, logs_named, warn
+from nanoscope.cli.logs import PathOrStdin, Steps, logs_named, warn
 from nanoscope.messages import Message, on_terminal
 
 
 def report(
-    *logs: LogPath,
+    *logs: PathOrStdin,
     out: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
     max_iters: Steps = None,
     device: str | None = None,
@@ -35,7 +35,7 @@ def report(
     """
     from nanoscope.api.reporting import report as write_report
 
-    file = write_report(*logs_named(logs, report), out=out, max_iters=max_iters, device=device, warn=warn)
+    file = write_report(*logs_named(logs), out=out, max_iters=max_iters, device=device, warn=warn)
     size, address = file.stat().st_size / 1000, file.resolve().as_uri()
     text = Message("{file}: {size:.0f} kB. Open it in any browser: {address}", file=file, size=size, address=address)
     print(on_terminal(text))

@@ -5,9 +5,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
-
 from nanoscope.cli.logs import ABOVE_ZERO, print_answer, print_json
+from nanoscope.cli.train import Words
 from nanoscope.messages import Message, joined, on_terminal
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    *words: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    *words: Words,
     jobs: Annotated[int, ABOVE_ZERO] = 1,
     dry_run: bool = False,
     json: bool = False,
@@ -54,7 +53,7 @@ def sweep(
     def say(text: Message) -> None:
         print(on_terminal(text), file=sys.stderr if json else sys.stdout, flush=True)
 
-    swept = ", ".join(planned.swept)
+    swept = ", ".join(planned.runs[0].settings)
     say(Message("{n:d} runs in {folder}: {settings}", n=len(planned.runs), folder=planned.folder, settings=swept))
     if not dry_run:
         signal = run_sweep(planned, jobs, say)

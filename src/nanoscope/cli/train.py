@@ -70,22 +70,15 @@ def train(*sources: Words, tune: bool = False) -> int:
 
 def with_settings(command: Callable[..., Any], everything: bool) -> Callable[..., Any]:
     """The command with settings as its options, for help and completion: it parses its words itself."""
-
-    names = list(KEYS) if everything else BEGINNERS
-    groups = {name: KEYS[name].metadata["group"].capitalize() if everything else SETTINGS_GROUP for name in names}
-    order = {title: Group(title, sort_key=number) for number, title in enumerate(dict.fromkeys(groups.values()))}
-    settings = {
-        name: Annotated[
-            TYPES[name],
-            Parameter(
-                help=KEYS[name].metadata["help"],
-                group=order[groups[name]],
-                show_choices=False,
-                show_default=str(KEYS[name].default) or False,
-            ),
+    groups: dict[str, Group] = {}
+    settings = {}
+    for name in KEYS if everything else BEGINNERS:
+        about, default = KEYS[name].metadata, str(KEYS[name].default)
+        title = about["group"].capitalize() if everything else SETTINGS_GROUP
+        group = groups.setdefault(title, Group(title, sort_key=len(groups)))
+        settings[name] = Annotated[
+            TYPES[name], Parameter(help=about["help"], group=group, show_choices=False, show_default=default or False)
         ]
-        for name in names
-    }
     return with_options(command, settings)
 
 

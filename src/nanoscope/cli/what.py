@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanoscope.cli.logs import LogPath, check_options, print_json
+from nanoscope.cli.logs import PathOrStdin, print_json
 from nanoscope.errors import UsageError
 from nanoscope.messages import Message
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nanoscope.words.concepts import Concept
 
 
-def what(*words: LogPath, json: bool = False, markdown: bool = False) -> None:
+def what(*words: PathOrStdin, json: bool = False, markdown: bool = False) -> None:
     """Say what a number means, in general or in a run: loss, perplexity, MFU, gradient norm and about 40 others.
 
     For example:
@@ -38,7 +38,6 @@ def what(*words: LogPath, json: bool = False, markdown: bool = False) -> None:
     from nanoscope.words.concepts import CONCEPTS, NOTHING_KNOWN
     from nanoscope.words.language import choose_language
 
-    check_options(words, what)
     page = Page(choose_language())
     concept, numbers = _asked(words) if words else (None, NOTHING_KNOWN)
     if json:
@@ -57,6 +56,7 @@ def _asked(words: tuple[str, ...]) -> "tuple[Concept, Numbers]":
     """The concept that the words name, and the numbers of the log that follows them."""
     from nanoscope.words.concepts import NOTHING_KNOWN, concept_named, find_concept
 
+    words = words[words[0] == "is" :]  # nanoscope what is mfu
     if len(words) == 1 and Path(words[0]).exists() and not find_concept(words[0]):
         raise UsageError(Message(
             "Which number of {path}? All of them: {command}",

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -109,6 +110,8 @@ def make_cpu_ready(device: str, dtype: str, *, training: bool = False, previous_
     """
     if "torch" in sys.modules:
         return
+    if find_spec("torch") is None:
+        raise ModuleNotFoundError("No module named 'torch'. Install it: pip install 'nanoscope[train]'", name="torch")
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
     if device in ("auto", "cpu"):

@@ -9,7 +9,6 @@ import msgspec
 import torch
 from torch import Tensor
 
-from nanoscope.checkpoint_files import NANOGPT
 from nanoscope.data.plain_pickle import load_plain
 from nanoscope.errors import JobError
 from nanoscope.messages import Message, printable
@@ -22,15 +21,12 @@ COMPILED = "_orig_mod."  # the prefix that torch.compile adds to every name
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 
 
-def read_nanogpt(path: Path | str, *, optimizer: bool = False) -> tuple[LoadedCheckpoint, dict[str, Any]]:
-    """Read a nanoGPT checkpoint (the file, or the folder of ckpt.pt), saved on any device, without a tokenizer.
+def read_nanogpt(file: Path, *, optimizer: bool = False) -> tuple[LoadedCheckpoint, dict[str, Any]]:
+    """Read a checkpoint of nanoGPT, saved on any device, without a tokenizer.
 
     Also returns its settings: numbers and texts, not checked any further. What nanoGPT calls best_val_loss is the loss
     when it was saved.
     """
-    file = Path(path) / NANOGPT if Path(path).is_dir() else Path(path)
-    if not file.is_file():
-        raise JobError("there is no nanoGPT checkpoint at {file}", file=file)
     try:
         _check_archive(file)
         # Mapped, not read: two thirds of the file belong to the optimizer.

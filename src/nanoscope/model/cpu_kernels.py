@@ -105,9 +105,9 @@ def _heads(qkv: Tensor, n_head: int, rotation: Tensor | None) -> tuple[Tensor, T
     return (q, k, v) if rotation is None else (rotate(q, rotation), rotate(k, rotation), v)
 
 
-def rotary_positions(tokens: int, channels: int, base: float = 10_000.0) -> Tensor:
+def rotary_positions(tokens: int, channels: int) -> Tensor:
     """Return the cosine and sine of the angle of each position and pair of channels: (T, D / 2, 2)."""
-    frequencies = base ** (-torch.arange(channels // 2, dtype=torch.float32) / (channels // 2))
+    frequencies = 10_000.0 ** (-torch.arange(channels // 2, dtype=torch.float32) / (channels // 2))
     angles = torch.outer(torch.arange(tokens, dtype=torch.float32), frequencies)
     return torch.stack((angles.cos(), angles.sin()), dim=-1)
 

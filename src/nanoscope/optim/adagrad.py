@@ -3,7 +3,7 @@
 torch.optim.Adagrad computes the same, but warns about sparse gradients and takes several times as long with them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ class Adagrad(torch.optim.Optimizer):
         super().__init__(groups, {"lr": lr})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:

@@ -1,7 +1,7 @@
 """Which optimizer trains which parameters, and several optimizers working as one."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -85,7 +85,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
             part.param_groups = [next(groups) for _ in part.param_groups]
             part.state = self.state
 
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         for part in self.parts:
             part.step()
 

@@ -5,7 +5,7 @@ shapes into one batched matmul, in bfloat16 where the run uses it, else in float
 and float16 is too coarse here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -72,7 +72,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "stacked": 1})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             by_shape: dict[tuple[int, int], list[Tensor]] = {}

@@ -81,7 +81,6 @@ def measure(engine: Engine, next_batches: Callable[[], list[Batch]], seconds: fl
         rate = learning_rate(len(updates), engine.config)
         done = engine.step(whole[:most], len(updates), rate, timed=True)
         assert done is not None
-        assert done.update_seconds is not None
         passes += done.passes
         updates.append(done.update_seconds)
         most = max(2, int(ROUND_SHARE * seconds / median(done.passes)))

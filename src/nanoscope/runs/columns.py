@@ -246,9 +246,10 @@ class Collector:
     def _take_row(self, number: int, line: str) -> bool:
         """Add the rows of a line; whether it is a record of training, not a sentence with numbers."""
         named = self._head.row(line[prefix_end(line) :])
-        rows = _split(cells(named or line))
+        text = named or line
+        rows = _split(cells(text))
         is_whole = named is None and len(rows) == 1
-        tables = [self._add_cells(number, None, row, line, is_whole) for row in rows]
+        tables = [self._add_cells(number, None, row, text, is_whole) for row in rows]
         return any(table is not None and table.is_record for table in tables)
 
     def _add_cells(
@@ -286,18 +287,16 @@ _NAME = re.compile(
 )
 
 
-def _name(line: str, cell: Cell) -> str:
-    """The label of a number, letter by letter."""
-    found = _NAME.search(line[max(0, cell.start - 100) : cell.start])
-    return found[1] if found and cell.label else ""
-
-
 def _unused(line: str, found: list[Cell], kept: list[Cell]) -> list[str]:
-    """The labels of numbers that say nothing about a run: beside a loss, those it is the sum of."""
+    """The labels, letter by letter, of numbers that say nothing about a run: beside a loss, those it is the sum of."""
     roles = {cell: role_of(cell.label, cell.unit)[0] for cell in found if not cell.part}
     idle = {"samples_s", "bpb", "part_loss"} if "loss" in roles.values() else {"samples_s", "bpb"}
-    names = (_name(line, cell) for cell, role in roles.items() if cell not in kept or role in idle)
-    return [name for name in names if name]
+    names, end = [], 0
+    for cell in found:
+        if cell.label and cell in roles and (cell not in kept or roles[cell] in idle):
+            names += _NAME.findall(line[max(end, cell.start - 100) : cell.start])
+        end = cell.end
+    return names
 
 
 def _kept(found: list[Cell]) -> list[Cell]:

@@ -71,7 +71,7 @@ class PlainTerminal(Terminal):
 
 
 class BarTerminal(Terminal):
-    """The same lines above a bar with loss, best validation loss, speed and time left."""
+    """The same lines above a bar with the best validation loss and the time left."""
 
     def __init__(self, stop: StopRequest) -> None:
         self._console = Console(highlight=False, emoji=False, file=cast(IO[str], Outlet(stop)))
@@ -91,11 +91,8 @@ class BarTerminal(Terminal):
             case Eval(best=True):
                 self._best = [Message("best val {loss:.4f}", loss=event.val_loss)]
             case Iter():
-                parts = [Message("loss {loss:.4f}", loss=event.loss), *self._best]
-                parts.append(Message("{speed:count} tok/s", speed=event.tokens_per_second or 0))
-                if event.eta_seconds is not None:
-                    parts.append(Message("eta {seconds:compact}", seconds=event.eta_seconds))
-                status = on_terminal(joined(" · ", parts))
+                eta = Message("eta {seconds:compact}", seconds=event.eta_seconds)
+                status = on_terminal(joined(" · ", [*self._best, eta]))
                 self._progress.update(self._task, completed=event.step + 1, status=status)
             case End():
                 self.close()

@@ -7,11 +7,11 @@ its own, and a loss that is not finite is known before anything else happens.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.parallel import DistributedDataParallel
 
@@ -34,6 +34,10 @@ MEASURED_SECONDS = 0.05  # of a pass that only measures
 LONG_SECONDS = 0.5  # for one sequence: setting up takes no part of that which counts
 
 
+Abandoned = Callable[[int, int], bool]
+"""Asked before each batch, with how many are done and how many there are: whether to stop there."""
+
+
 def never(done: int, total: int) -> bool:
     return False
 
@@ -49,9 +53,10 @@ class Step:
     seconds: float
     finite: bool
     """The same in all processes."""
-    passes: list[float] = field(default_factory=list)
+    update_seconds: float
+    """On a GPU, also what was left of the micro-batches, unless they were timed."""
+    passes: list[float]
     """Seconds of each micro-batch, if they were timed."""
-    update_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,8 @@ class Engine:
     def __init__(self, config: TrainConfig, model: LanguageModel, machine: Machine, micro_batch: int = 0) -> None:
         self.config, self.machine = config, machine
         self.device, self.processes = machine.device, machine.processes
-        self.plain_model, self.model, self.compiled = model, cast(nn.Module, model), False
+        self.plain_model, self.compiled = model, False
+        self.model: Any = model
         self.micro_batch = min(micro_batch or config.batch_size, config.batch_size)
         self.optimizer = build_optimizer(model, config, machine.choice.type, machine.choice.dtype)
         self.scaler = torch.amp.GradScaler(machine.choice.type, enabled=machine.choice.dtype == "float16")
@@ -86,21 +92,18 @@ class Engine:
         step: int,
         lr: float,
         *,
-        abandoned: Callable[[int, int], bool] = never,
+        abandoned: Abandoned = never,
         timed: bool = False,
     ) -> Step | None:
         """Train on this process's sequences of iteration `step`, in micro-batches that fit.
 
-        `abandoned` is called before each micro-batch, with how many are done and how many there are. If it returns
-        true, so does the step: with None, and nothing has changed. With `timed`, micro-batches and update are timed.
+        If it is `abandoned` it returns None, and nothing has changed. With `timed`, each micro-batch is timed.
         """
-        began, spent = time.perf_counter(), list[float]()
-
-        def attempt() -> Tensor | None:
-            spent.clear()
-            return self.passes(batches, step, abandoned, spent if timed else None)
-
-        share = until_it_fits(attempt, lambda: self.halve_micro_batch(step))
+        began = time.perf_counter()
+        spent: list[float] | None = [] if timed else None
+        share = until_it_fits(
+            lambda: self.passes(batches, step, abandoned, spent), lambda: self.halve_micro_batch(step)
+        )
         if share is None:
             return None
         before_update = time.perf_counter()
@@ -111,22 +114,22 @@ class Engine:
         loss, norms = self.processes.sum([share.item(), norm.item()])
         # float16 overflows now and then, which is what the scaler is for: there only the loss is a sign of trouble.
         finite = math.isfinite(loss) and (self.scaler.is_enabled() or math.isfinite(norms))
-        return Step(
-            loss, norms / self.processes.world, now - began, finite, spent, now - before_update if timed else None
-        )
+        return Step(loss, norms / self.processes.world, now - began, finite, now - before_update, spent or [])
 
     def passes(
         self,
         batches: list[Batch],
         step: int,
-        abandoned: Callable[[int, int], bool] = never,
+        abandoned: Abandoned = never,
         seconds: list[float] | None = None,
     ) -> Tensor | None:
         """Add up the gradients of all micro-batches. Returns this process's share of the mean loss, on the device.
 
-        None if it was `abandoned`; then there are no gradients. `seconds`: to append those of each micro-batch to.
+        None if it was `abandoned`; then there are no gradients. `seconds` is filled with those of each micro-batch.
         """
         self._seed_dropout(step)
+        if seconds:
+            seconds.clear()  # of a try that ran out of memory
         device, world = self.device, self.processes.world
         pinned = device.type == "cuda"  # only from pinned memory is it safe not to wait for the copy
         parts = split(batches, self.micro_batch)
@@ -213,7 +216,7 @@ class Engine:
 
     def _compile(self, step: int) -> str | None:
         """Compile for whole micro-batches, which are halved until they fit. Or return why that does not work."""
-        self.model = cast(nn.Module, torch.compile(self.plain_model, dynamic=False))
+        self.model = torch.compile(self.plain_model, dynamic=False)
         try:
             self._fitting_pass(self.micro_batch, step)
             return None

@@ -4,7 +4,7 @@ The windows are the same every time, so that evaluations can be compared.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from nanoscope.errors import JobError
 from nanoscope.hardware.device import autocast
 from nanoscope.hardware.memory import SEQUENCE_TOO_LARGE, release
 from nanoscope.model.checkpoint import TrainingState
-from nanoscope.training.engine import never, until_it_fits
+from nanoscope.training.engine import Abandoned, never, until_it_fits
 from nanoscope.training.machine import Machine
 
 
@@ -38,9 +38,8 @@ class Estimate:
 def evaluation_starts(tokens: int, block_size: int, windows: int | None) -> np.ndarray:
     """Where `windows` windows start, spread evenly over a split without overlap. None or too many: all that fit."""
     available = (tokens - 1) // block_size
-    if windows is None or windows >= available:
-        return np.arange(available) * block_size
-    return (np.arange(windows) * available // windows) * block_size
+    count = min(windows or available, available)
+    return (np.arange(count) * available // count) * block_size
 
 
 class Evaluator:
@@ -82,12 +81,9 @@ class Evaluator:
         return sum(math.ceil(len(starts[self.share]) / self.batch) for starts in self.starts.values())
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, abandoned: Callable[[int, int], bool] = never) -> dict[str, Estimate] | None:
-        """Estimate the loss of each split.
-
-        None if `abandoned`, asked before each batch with how many are done and how many there are, became true.
-        """
-        losses: dict[str, list[Tensor]] = {name: [] for name in self.splits}
+    def evaluate(self, model: nn.Module, abandoned: Abandoned = never) -> dict[str, Estimate] | None:
+        """Estimate the loss of each split; None if `abandoned`."""
+        losses = {name: list[Tensor]() for name in self.splits}
         batches = ((name, batch) for name in self.splits for batch in self.window_losses(model, name))
         done, stopped = 0, False
         was_training = model.training

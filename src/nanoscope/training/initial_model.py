@@ -21,7 +21,6 @@ from nanoscope.model.weights import load_model_weights
 from nanoscope.training.machine import Machine
 from nanoscope.training.memory import check_fits
 
-RATES = {"learning_rate", "matrix_lr", "table_lr", "output_lr", "lr_scale"}  # × 0.3 ended 0.03 lower (LOG.md)
 SHAPE_OF_THE_MODEL = ("block_size", "n_layer", "n_head", "n_embd", "bias")
 TOKEN_TABLES = ("transformer.wte.weight", "embedding.weight", "head.weight")
 NGRAMS = "ngrams.table"
@@ -85,13 +84,6 @@ def config_for_weights(resolved: Resolved, weights: OpenedModel) -> tuple[TrainC
     described = ", ".join(f"{key}={value}" for key, value in own.items())
     notes: list[Shown] = [Message("starting from {model}: {shape}", model=weights.describe(), shape=described)]
     values = merged({key: value for key, value in given.items() if key not in typed}, {**typed, **own}, notes)
-    if shape.recipe == "modern" and not RATES & typed.keys():
-        notes.append(
-            Message(
-                "these learning rates are for training from scratch; lower ones may end lower: try {flag}",
-                flag="--lr_scale=0.3",
-            )
-        )
     return build(values), notes
 
 

@@ -190,7 +190,7 @@ Closing = Callable[[str], Sequence[Shown]]
 """Returns what to print after the run in a folder has finished: its verdict, which is not training's to give."""
 
 
-def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> int:
+def launch(resolved: Resolved, clock: PhaseClock, closing: Closing) -> int:
     """Train and return the exit status: 0, or 128 + the number of the signal that stopped the run."""
     try:
         run, end = train_run(resolved, clock, closing)
@@ -205,7 +205,7 @@ def launch(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None
     return status
 
 
-def train_run(resolved: Resolved, clock: PhaseClock, closing: Closing | None = None) -> tuple[Run, End]:
+def train_run(resolved: Resolved, clock: PhaseClock, closing: Closing) -> tuple[Run, End]:
     """Train from the first iteration to the last, or to the signal that asks to stop.
 
     Raises NothingToTrainError, after it was said, if the run is as far as it should go.
@@ -231,9 +231,9 @@ def train_run(resolved: Resolved, clock: PhaseClock, closing: Closing | None = N
     return run, end
 
 
-def _print_closing(terminal: Terminal, closing: Closing | None, folder: str) -> None:
+def _print_closing(terminal: Terminal, closing: Closing, folder: str) -> None:
     with suppress(Exception):  # all is saved: nothing that is said about a run may fail it
-        for line in closing(folder) if closing else ():
+        for line in closing(folder):
             terminal.line(on_terminal(line))
 
 

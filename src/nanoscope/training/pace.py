@@ -70,12 +70,12 @@ class Pace:
         seen = self._seconds.get(phase)
         return _typical(seen) if seen else self.guess.get(phase)
 
-    def eta_seconds(self, done: int, *, evaluated: bool = False) -> float | None:
-        """The rest of the run after `done` iterations; `evaluated`: the evaluation that is due there is done."""
-        seconds = self._seconds_left(done, evaluated)
+    def eta_seconds(self, done: int) -> float | None:
+        """The rest of the run after `done` iterations."""
+        seconds = self._seconds_left(done)
         return None if seconds is None else self._until_limit(seconds)
 
-    def _seconds_left(self, done: int, evaluated: bool) -> float | None:
+    def _seconds_left(self, done: int, evaluated: bool = False) -> float | None:
         """The steps left, with the evaluations, checkpoints and samples still to come.
 
         Each step also has its share of what lies between the phases: logging above all.

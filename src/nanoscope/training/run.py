@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from nanoscope.runs.events import (
 )
 from nanoscope.runs.windows import FOLDER, MOST_WINDOWS, encode_windows
 from nanoscope.training.checkpoint import CheckpointWriter
-from nanoscope.training.engine import Engine, Step
+from nanoscope.training.engine import Abandoned, Engine, Step
 from nanoscope.training.evaluate import Data, Estimate, Evaluator
 from nanoscope.training.guards import SlowStepWatch, SpikeWatch
 from nanoscope.training.machine import MachineMetrics
@@ -118,7 +117,7 @@ class Run:
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def progress(self, stop: StopRequest, phase: Literal["step", "eval"]) -> Callable[[int, int], bool]:
+    def progress(self, stop: StopRequest, phase: Literal["step", "eval"]) -> Abandoned:
         """Called before each batch of a step or evaluation: returns whether to stop, shows how far a long one is."""
         # Processes that share an iteration finish it: each waits for the gradients of the others.
         can_stop = phase == "eval" or self.processes.world == 1

@@ -26,13 +26,12 @@ from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.initial_model import check_vocabulary
 from nanoscope.training.machine import Machine
 
-MOST_TOKENS_ENCODED = 2**26  # of a text that a model needs in other tokens: it is held in memory
 DATASET_TOKENS = "dataset"
 
 
 @dataclass
 class ScoredText:
-    """A split of a dataset, or a file, in the tokens that a model needs."""
+    """A split of a dataset, or a text file, which is encoded for each tokenizer."""
 
     name: str
     split: Split | None = None
@@ -43,39 +42,29 @@ class ScoredText:
         """A key that identifies the tokenizer, and the text in its tokens."""
         key = _key(model.tokenizer)
         if self.dataset is not None and self.split is not None:
-            unknown = not key or not _key(self.dataset.tokenizer)
-            if unknown:
+            own = _key(self.dataset.tokenizer)
+            if not key or not own:
                 check_vocabulary(self.dataset, model.config.vocab_size, model.name)
-            if unknown or key == _key(self.dataset.tokenizer):
-                return DATASET_TOKENS, self.dataset.splits[self.split]
+            elif key != own:
+                raise JobError(
+                    "{model} and {data} have different tokenizers\nName a text file: --dataset=FILE",
+                    model=model.name,
+                    data=self.name,
+                )
+            return DATASET_TOKENS, self.dataset.splits[self.split]
         tokenizer = model.known_tokenizer()
         if key not in self._encoded:
-            ids = np.concatenate([self._encode(document, tokenizer, model) for document in self.documents()])
+            ids = np.concatenate([self._encode(document, tokenizer, model) for document in self._documents()])
             self._encoded[key] = TokenSplit({self.name: ids}, tokenizer.vocab_size)
         return key, self._encoded[key]
 
-    def documents(self) -> Iterator[str]:
-        if self.dataset is None or self.split is None:
-            parts: list[str] = []
-            for piece in Documents([self.name]).pieces():
-                parts.append(piece.text)
-                if piece.ends_document:
-                    yield "".join(parts)
-                    parts = []
-            return
-        tokens, tokenizer = self.dataset.splits[self.split], self.dataset.tokenizer
-        if tokenizer is None or len(tokens) > MOST_TOKENS_ENCODED:
-            raise JobError(
-                "{name} has {n:,} tokens, too many to encode them anew for every tokenizer\n"
-                "Evaluate models with the tokenizer of the dataset, or prepare a smaller text.",
-                name=self.name,
-                n=len(tokens),
-            )
-        ids = tokens.read(0, len(tokens))
-        ends = ids == tokenizer.end_of_text  # nowhere if there is no such token
-        for part in np.split(ids, np.flatnonzero(ends)):
-            if len(kept := part[part != tokenizer.end_of_text]):
-                yield tokenizer.decode(kept)
+    def _documents(self) -> Iterator[str]:
+        parts: list[str] = []
+        for piece in Documents([self.name]).pieces():
+            parts.append(piece.text)
+            if piece.ends_document:
+                yield "".join(parts)
+                parts = []
 
     def _encode(self, document: str, tokenizer: Tokenizer, model: OpenedModel) -> TokenArray:
         if unknown := tokenizer.unknown(document):

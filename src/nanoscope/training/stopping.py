@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from types import FrameType, TracebackType
 from typing import Any
 
 from nanoscope.messages import Message, on_terminal
@@ -52,7 +51,7 @@ class StopRequest:
             self._before = {number: signal.signal(number, self._receive) for number in heeded}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, kind: object, *rest: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_IGN if self.requested and kind is not KeyboardInterrupt else handler)
 
@@ -61,7 +60,7 @@ class StopRequest:
         if not self.requested:
             self.signal, self._first_at = number, time.monotonic()
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
+    def _receive(self, number: int, frame: object) -> None:
         # torchrun passes Ctrl-C on to processes that have received it from the terminal already.
         again = self.requested and time.monotonic() - self._first_at > self.SAME_PRESS_SECONDS
         if number == signal.SIGINT and again and self.at_once:

@@ -120,8 +120,6 @@ class SweepRun:
 class Sweep:
     folder: Path
     runs: list[SweepRun]
-    swept: list[str]
-    """The settings that vary."""
 
     def ranked(self) -> list[SweepRun]:
         """The runs that have finished by now, the best first."""
@@ -163,7 +161,7 @@ def plan_sweep(arguments: Sequence[str]) -> Sweep:
             raise UsageError(
                 "two runs would be called {name}: their values differ too little to name folders", name=name
             )
-    return Sweep(folder, list(runs.values()), varied)
+    return Sweep(folder, list(runs.values()))
 
 
 def _name(settings: dict[str, Any]) -> str:
