@@ -129,10 +129,10 @@ def test_the_list_of_watch_says_the_same(here: Path, capsys: Capture) -> None:
 
     assert run(["runs", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["runs"]
-    watched = [json.loads(each.text) for each in WatchedFolder(here / "runs").look().values()]
+    watched = WatchedFolder(here / "runs").listed().values()
     pairs = {"name": "name", "state": "state", "step": "step", "best_val_loss": "best", "eta_seconds": "eta_seconds"}
     assert [[each[key] for key in pairs] for each in listed] == [
-        [each[key] for key in pairs.values()] for each in watched
+        [getattr(each, key) for key in pairs.values()] for each in watched
     ]
 
 

@@ -9,8 +9,9 @@ from nanoscope.findings.analyse import analyse
 from nanoscope.findings.declared import LossPlace
 from nanoscope.ladder import Ladder, Rung
 from nanoscope.runs.events import End, Eval, Iter, Resume, Start, encode
+from nanoscope.runs.load_many import NamedRun
 from nanoscope.runs.reader import read_log
-from nanoscope.views.report.payload import Options, Source, describe
+from nanoscope.views.report.payload import Options, describe
 
 LADDER = Ladder("character", 4.17, [3.35, 2.48, 2.04, 1.72], train_tokens=1000, val_tokens=100)
 
@@ -65,7 +66,7 @@ def test_the_json_of_explain_has_the_place(tmp_path: Path, capsys: pytest.Captur
 def test_the_loss_chart_gets_the_rungs_with_their_names_in_every_language(tmp_path: Path) -> None:
     place(tmp_path, *begun(ladder=LADDER), Eval(step=20, val_loss=1.9, val_stderr=0.01))
     log = read_log(str(tmp_path))
-    page = describe([Source("mine", log.runs[0], log)], Options(), "en")
+    page = describe([NamedRun("mine", "", log.runs[0], log)], Options(), "en")
     assert page.runs[0].rungs == [3.35, 2.48, 2.04, 1.72]
     assert page.words["en"].runs[0].rungs[1:3] == [
         "knowing the last character",

@@ -220,8 +220,8 @@ def test_several_runs_are_compared_and_can_be_overlaid(tmp_path):
     payload = payload_of(tmp_path / "report.html")
     comparison = payload["words"]["en"]["comparison"]
     assert [run["name"] for run in payload["runs"]] == ["laptop", "gpu"]
-    assert comparison["settings_headers"] == ["", "laptop", "gpu"]
-    assert [line[0] for line in comparison["measures"]] == ["gpu", "laptop"]
+    assert comparison["settings"]["headers"] == ["", "laptop", "gpu"]
+    assert [line[0] for line in comparison["measures"]["rows"]] == ["gpu", "laptop"]
     assert [run["tokens_per_step"] for run in payload["runs"]] == [768, 16384]
     for run in payload["runs"]:
         times = [seconds for _, seconds in run["clock"]]
@@ -238,7 +238,7 @@ def test_runs_are_called_by_their_names_however_long(tmp_path):
     assert [run["name"] for run in payload["runs"]] == names
     comparison = payload["words"]["en"]["comparison"]
     assert comparison["key"] == []
-    assert comparison["settings_headers"] == ["", *names]
+    assert comparison["settings"]["headers"] == ["", *names]
 
 
 def test_the_settings_that_differ_come_with_their_values(tmp_path):
@@ -324,3 +324,11 @@ def test_a_log_without_training_and_an_unwritable_output_are_reported(tmp_path):
     assert "No training step was found in empty.log" in report(tmp_path, "empty.log", status=1)
     write_run(tmp_path / "run")
     assert "Can't write" in report(tmp_path, "run", "-o", "no/such/folder.html", status=1)
+
+
+def test_a_log_that_counts_epochs_becomes_a_page(tmp_path: Path) -> None:
+    losses = [(2.1, 2.0), (1.6, 1.7), (1.3, 1.6), (1.1, 1.65)]
+    lines = [f"Epoch {n}/4\n100/100 - 9s - loss: {a} - val_loss: {b}\n" for n, (a, b) in enumerate(losses, start=1)]
+    (tmp_path / "keras.log").write_text("".join(lines), encoding="utf-8")
+    report(tmp_path, "keras.log")
+    assert payload_of(tmp_path / "report.html")["runs"][0]["best"] == [3, 1.6]

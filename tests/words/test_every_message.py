@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,7 +31,7 @@ from nanoscope.views.compare import print_comparison
 from nanoscope.views.concepts import concepts_markdown, print_concept, print_concepts, print_lessons
 from nanoscope.views.labels import table
 from nanoscope.views.report.tiles import evidence, tiles
-from nanoscope.views.runs import print_no_runs, print_none_matches, print_runs
+from nanoscope.views.runs import STATES, print_no_runs, print_none_matches, print_runs
 from nanoscope.views.scores import print_scores
 from nanoscope.views.terminal import print_eta, print_how_to_go_on, print_report
 from nanoscope.views.terminal_page import Page
@@ -91,7 +93,10 @@ def say_everything(language: Language, folder: Path) -> Iterator[str]:
     yield report(console, language)
     yield from lessons(language)
     page = page_of(language)
-    print_runs(list_runs(folder), [], page)
+    listed: list[Any] = list_runs(folder)
+    facts = {"name": "run", "step": 5, "total": 9, "best": 2.0, "settings": {}, "eta_seconds": 60.0}
+    listed += [SimpleNamespace(**facts, state=state, updated=0.0, reason=None) for state in STATES]
+    print_runs(listed, [], page)
     print_no_runs("runs", page)
     print_none_matches("runs", page)
     yield text_of(page)

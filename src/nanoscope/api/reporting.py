@@ -7,7 +7,6 @@ from nanoscope.api.logs import warn as python_warning
 from nanoscope.errors import JobError, why
 from nanoscope.findings.analyse import Options
 from nanoscope.runs.load_many import Warn, trained_runs
-from nanoscope.views.report import Source as Shown
 from nanoscope.views.report import describe, render
 from nanoscope.words.language import choose_language
 
@@ -29,8 +28,7 @@ def report(
     each run that is left out.
     """
     paths = paths_of(logs)
-    sources = [Shown(each.name, each.run, each.log) for each in trained_runs(paths, warn)]
-    page = render(describe(sources, Options(max_iters, device), choose_language(lang).code))
+    page = render(describe(trained_runs(paths, warn), Options(max_iters, device), choose_language(lang).code))
     inside = len(paths) == 1 and Path(paths[0]).is_dir()
     file = Path(out) if out else (Path(paths[0]) if inside else Path()) / "report.html"
     try:

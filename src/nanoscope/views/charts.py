@@ -30,7 +30,7 @@ def loss_chart(run: Run, width: int, language: Language) -> list[str]:
     if validation:
         title += language.say(" ({mark} validation)", mark=VALIDATION_MARK)
     stride = 1 + len(validation) // (width // 4)  # more marks would hide the line
-    return [title, *_draw(*_without_start(train, validation[::stride]), VALIDATION_MARK, width, _loss_label)]
+    return [title, *_draw(*_without_start(train, validation[::stride]), VALIDATION_MARK, width, "{:.2f}".format)]
 
 
 def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language) -> list[str]:
@@ -44,14 +44,12 @@ def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language
     title = language.say("step time")
     if marks:
         title += language.say(" ({mark} slow step)", mark=SLOW_MARK)
-    if max(values) < 10 * min(values):
-        return [title, *_draw(line, marks, SLOW_MARK, width, lambda y: _time_label(y, language))]
-    title += language.say(", logarithmic")
-
-    def log10(points: Points) -> list[tuple[float, float]]:
-        return [(x, math.log10(y)) for x, y in points]
-
-    return [title, *_draw(log10(line), log10(marks), SLOW_MARK, width, lambda y: _time_label(10.0**y, language))]
+    far_apart = max(values) >= 10 * min(values)
+    if far_apart:
+        title += language.say(", logarithmic")
+        line, marks = ([(x, math.log10(y)) for x, y in points] for points in (line, marks))
+    chart = _draw(line, marks, SLOW_MARK, width, lambda y: _time_label(10.0**y if far_apart else y, language))
+    return [title, *chart]
 
 
 def _records(steps: Sequence[int], values: Sequence[float]) -> list[tuple[float, float]]:
@@ -72,10 +70,6 @@ def stretch_medians(points: Points, width: int) -> list[tuple[float, float]]:
     size = max(1, math.ceil(len(points) / (2 * width))) | 1  # odd: of two middle values the upper would be too high
     stretches = [points[start : start + size] for start in range(0, len(points), size)]
     return [(s[len(s) // 2][0], sorted(y for _, y in s)[len(s) // 2]) for s in stretches]
-
-
-def _loss_label(value: float) -> str:
-    return f"{value:.2f}"
 
 
 def _time_label(seconds: float, language: Language) -> str:

@@ -6,7 +6,6 @@ from string import ascii_uppercase
 
 from nanoscope.findings.compare import Comparison, ComparisonRow
 from nanoscope.findings.compare.effects import Effect, Identical, Repeats
-from nanoscope.findings.compare.runs import Compared
 from nanoscope.messages import NOTHING, Message, printable
 from nanoscope.views.terminal_page import Page
 from nanoscope.words.language import Language
@@ -24,18 +23,23 @@ TRAINED, VALIDATED = Message("training loss at step {at:plain}"), Message("valid
 
 
 @dataclass(eq=False)
+class TextTable:
+    """A table as texts."""
+
+    title: str
+    headers: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(eq=False)
 class ComparisonTexts:
     """A comparison in one language."""
 
     key: list[str]  # which letter stands for which run
     leads: list[str]
-    sections: list[tuple[str, list[str]]]
-    measures_title: str
-    measures_headers: list[str]
-    measures: list[list[str]]
-    settings_title: str
-    settings_headers: list[str]
-    settings: list[list[str]]
+    findings: list[str]
+    measures: TextTable
+    settings: TextTable
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -52,19 +56,16 @@ def comparison_texts(
     say = language.say
     names = names or short_names(comparison.names)
     key = zip(names, map(printable, comparison.names), strict=True)
-    headers, measures = _table(comparison, language, names)
+    settings = [
+        [printable(each.key), *(NOTHING if value is None else printable(str(value)) for value in each.values)]
+        for each in comparison.config
+    ]
     return ComparisonTexts(
         key=[say("{letter}: {name}", letter=letter, name=name) for letter, name in key if letter != name],
         leads=_leads(comparison, language, names),
-        sections=[
-            (say("Learning"), [language.render(finding.said(names), finding) for finding in comparison.findings])
-        ],
-        measures_title=say("Side by side"),
-        measures_headers=headers,
-        measures=measures,
-        settings_title=say("Settings that differ"),
-        settings_headers=["", *names],
-        settings=[[printable(each.key), *map(_setting, each.values)] for each in comparison.config],
+        findings=[language.render(finding.said(names), finding) for finding in comparison.findings],
+        measures=_measures(comparison, language, names),
+        settings=TextTable(say("Settings that differ"), ["", *names], settings),
     )
 
 
@@ -73,8 +74,11 @@ def _leads(comparison: Comparison, language: Language, names: tuple[str, ...]) -
     found = []
     known = list(zip(comparison.analyses, names, strict=True))
     vals = [(a.evals.best_val, a.evals.metric, name) for a, name in known if a.evals and a.evals.best_val is not None]
-    noise = [isinstance(f, Repeats | Identical) or _is_noise(f) for f in comparison.findings]
-    if comparison.ranked and vals and not (noise and all(noise)):
+    noise = comparison.findings and all(
+        isinstance(f, Repeats | Identical) or (isinstance(f, Effect) and f.verdict == "within_noise")
+        for f in comparison.findings
+    )
+    if comparison.ranked and vals and not noise:
         value, metric, name = min(vals)
         found.append(language.say(BEST[metric].template, run=name, value=language.loss(value)))
     times = [(a.timing.typical_s, name) for a, name in known if a.timing]
@@ -84,49 +88,33 @@ def _leads(comparison: Comparison, language: Language, names: tuple[str, ...]) -
     return found
 
 
-def _is_noise(finding: Compared) -> bool:
-    return isinstance(finding, Effect) and finding.verdict == "within_noise"
-
-
-def _table(comparison: Comparison, language: Language, names: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
+def _measures(comparison: Comparison, language: Language, names: tuple[str, ...]) -> TextTable:
     """A line for each run, the lowest loss at equal steps first, with what sets it apart from that run in its last
     column. A column that says the same in all lines is left out."""
-    say, rows = language.say, comparison.rows
-    where = TRAINED if comparison.measure == "train" else VALIDATED
-    columns = [
-        ("", [_name(row, names) for row in rows]),
-        (say(where.template, at=comparison.step or 0), [_loss(row, language) for row in rows]),
-        (say("above the best"), [_higher(row, language) for row in rows]),
-        (say("best validation loss"), [_best_val(row, "loss", language) for row in rows]),
-        (say("best validation, bits per byte"), [_best_val(row, "bpb", language) for row in rows]),
-        (say("last step"), [language.write(row.steps, "typed") for row in rows]),
-        (say("normal step"), [language.duration(row.step_seconds) for row in rows]),
-        (say("why"), [_why(comparison, row, language) for row in rows]),
-    ]
-    # At equal steps all runs have a loss; without such a step there is only the best one that each has reached.
-    columns = [*columns[:3], *columns[5:]] if comparison.measure else [columns[0], *columns[3:]]
-    shown = [*columns[:2], *((header, cells) for header, cells in columns[2:] if len(set(cells)) > 1)]
-    return [header for header, _ in shown], [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
+    lines = [_cells(row, comparison, language, names) for row in comparison.rows]
+    shown = [h for i, h in enumerate(lines[0]) if i < 2 or len({line[h] for line in lines}) > 1]
+    return TextTable(language.say("Side by side"), shown, [[line[header] for header in shown] for line in lines])
 
 
-def _name(row: ComparisonRow, names: tuple[str, ...]) -> str:
-    return names[row.runs[0]] + (f" (+{len(row.runs) - 1})" if len(row.runs) > 1 else "")
-
-
-def _best_val(row: ComparisonRow, metric: str, language: Language) -> str:
-    return language.loss(row.best_val) if row.metric == metric else NOTHING
-
-
-def _loss(row: ComparisonRow, language: Language) -> str:
-    return (
-        language.loss(row.loss)
-        if row.loss is None or row.spread is None
-        else language.with_error((row.loss, row.spread), 2)
-    )
-
-
-def _higher(row: ComparisonRow, language: Language) -> str:
-    return NOTHING if row.difference is None else language.with_error((row.difference, row.difference_error))
+def _cells(row: ComparisonRow, comparison: Comparison, language: Language, names: tuple[str, ...]) -> dict[str, str]:
+    """What a line says, by the headers of the columns."""
+    say, loss = language.say, language.loss(row.loss)
+    cells = {"": names[row.runs[0]] + (f" (+{len(row.runs) - 1})" if len(row.runs) > 1 else "")}
+    if comparison.measure:
+        where = TRAINED if comparison.measure == "train" else VALIDATED
+        if row.loss is not None and row.spread is not None:
+            loss = language.with_error((row.loss, row.spread), 2)
+        above = NOTHING if row.difference is None else language.with_error((row.difference, row.difference_error))
+        cells |= {say(where.template, at=comparison.step or 0): loss, say("above the best"): above}
+    else:  # no step at which all runs have a loss: there is only the best one that each has reached
+        best = language.loss(row.best_val)
+        cells[say("best validation loss")] = best if row.metric == "loss" else NOTHING
+        cells[say("best validation, bits per byte")] = best if row.metric == "bpb" else NOTHING
+    return cells | {
+        say("last step"): language.write(row.steps, "typed"),
+        say("normal step"): language.duration(row.step_seconds),
+        say("why"): _why(comparison, row, language),
+    }
 
 
 def _why(comparison: Comparison, row: ComparisonRow, language: Language) -> str:
@@ -139,23 +127,17 @@ def _why(comparison: Comparison, row: ComparisonRow, language: Language) -> str:
     return language.listed(texts)
 
 
-def _setting(value: object) -> str:
-    return NOTHING if value is None else printable(str(value))
-
-
 def print_comparison(comparison: Comparison, page: Page) -> None:
     """Print a comparison on a terminal."""
-    texts = comparison_texts(comparison, page.language)
+    say, texts = page.language.say, comparison_texts(comparison, page.language)
     for text in texts.key:
         page.paragraph(text, style="dim")
     page.line()
     for text in texts.leads:
         page.paragraph(text, style="bold")
-    for title, found in texts.sections:
-        page.section(title, found)
-    page.heading(texts.measures_title)
-    numbers = len(texts.measures_headers) - 1 - (texts.measures_headers[-1] == page.language.say("why"))
-    page.table(texts.measures_headers, texts.measures, numeric=numbers)
-    if texts.settings and len(comparison.names) <= MOST_COLUMNS:
-        page.heading(texts.settings_title)
-        page.table(texts.settings_headers, texts.settings, numeric=len(comparison.names))
+    page.section(say("Learning"), texts.findings)
+    for table in (texts.measures, texts.settings):
+        if table is texts.measures or (table.rows and len(comparison.names) <= MOST_COLUMNS):
+            page.heading(table.title)
+            numbers = len(table.headers) - (table.headers[-1] == say("why"))
+            page.table(table.headers, table.rows, numeric=range(1, numbers))

@@ -21,7 +21,7 @@ def print_concepts(page: Page) -> None:
     for concept in CONCEPTS.values():
         taught = concept.teach(NOTHING_KNOWN, page.language)
         name = page.language.isolate(concept.key)
-        page.styled(Text.assemble((name, "bold"), f" · {taught.title}: {taught.summary}"), bullet="- ")
+        page.paragraph(Text.assemble((name, "bold"), f" · {taught.title}: {taught.summary}"), bullet="- ")
     page.line()
     more = {"command": "nanoscope what perplexity", "with_log": "nanoscope what perplexity train.log"}
     page.paragraph(page.language.say("More about one of them: {command}; with a run's numbers: {with_log}", **more))
@@ -46,14 +46,14 @@ def print_lessons(numbers: Numbers, page: Page) -> None:
     for concept in shown_concepts(numbers):
         taught = concept.teach(numbers, page.language)
         page.line()
-        page.styled(Text.assemble((taught.title, "bold"), page.language.say(". ") + taught.summary))
+        page.paragraph(Text.assemble((taught.title, "bold"), page.language.say(". ") + taught.summary))
         _print_parts(taught, page)
 
 
 def _print_parts(taught: Taught, page: Page) -> None:
     page.paragraph(taught.here or taught.example, bullet="- ")
     for part, name in part_names(page.language).items():
-        page.styled(Text.assemble((name + page.language.say(": "), "dim"), getattr(taught, part)), bullet="- ")
+        page.paragraph(Text.assemble((name + page.language.say(": "), "dim"), getattr(taught, part)), bullet="- ")
 
 
 def concepts_document(concepts: Iterable[Concept], numbers: Numbers, language: Language) -> dict[str, Any]:

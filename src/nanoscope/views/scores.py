@@ -20,7 +20,7 @@ def print_scores(scores: Scores, page: Page) -> None:
         say("bits per character"),
         say("bits per byte"),
     ]
-    page.table(headers, [_row(score, language) for score in scores.scores], numeric=len(headers) - 1)
+    page.table(headers, [_row(score, language) for score in scores.scores], numeric=range(1, len(headers)))
     page.line()
     for difference in scores.differences:
         page.paragraph(language.render(difference.text(), difference), bullet="- ")

@@ -75,23 +75,16 @@ def _verdicts(verdicts: Sequence[Verdict], page: Page) -> None:
     for verdict in verdicts:
         title = verdict_title(verdict, page.language)
         rest = page.language.say(". ") + sentence(verdict, page.language)
-        page.styled(Text.assemble((title, STYLES[verdict.tone]), rest))
+        page.paragraph(Text.assemble((title, STYLES[verdict.tone]), rest))
 
 
 def _errors(analysis: Analysis, errors: Sequence[LogError], page: Page) -> None:
-    texts = error_texts(analysis, errors, page.language)
-    if texts:
-        page.heading(page.language.say("Errors in the log"))
-    for text in texts:
-        page.paragraph(text, style="red", bullet="- ")
+    page.section(page.language.say("Errors in the log"), error_texts(analysis, errors, page.language), style="red")
 
 
 def _advice(analysis: Analysis, page: Page) -> None:
-    if not analysis.advice:
-        return
-    page.heading(page.language.say("What to do"))
-    for number, advice in enumerate(analysis.advice[:MOST_ADVICE], start=1):
-        page.paragraph(sentence(advice, page.language), bullet=f"{number}. ")
+    texts = [sentence(advice, page.language) for advice in analysis.advice[:MOST_ADVICE]]
+    page.section(page.language.say("What to do"), texts, numbered=True)
 
 
 def _charts(run: Run, analysis: Analysis, page: Page) -> None:
@@ -105,7 +98,7 @@ def _charts(run: Run, analysis: Analysis, page: Page) -> None:
         charts = [[a + " " * (width + 2 - columns(a)) + b for a, b in zip(*charts, strict=True)]]
     for chart in charts:
         page.line()
-        page.paragraph(chart[0], style="dim") if not beside else page.line(chart[0], style="dim")
+        page.paragraph(chart[0], style="dim")
         for row in chart[1:]:
             text = Text(row)
             text.highlight_words([VALIDATION_MARK, SLOW_MARK], "yellow")
@@ -131,7 +124,7 @@ def runs_table(names: Sequence[str], analyses: Sequence[Analysis], page: Page) -
             ]
         )
     page.line()
-    page.table(headers, rows, numeric=4)
+    page.table(headers, rows, numeric=range(1, 5))
 
 
 def _experiment(log: Log, analyses: Sequence[Analysis], page: Page) -> None:

@@ -10,7 +10,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -21,6 +21,10 @@ from nanoscope import messages
 from nanoscope.messages import NO_BREAK_SPACE, RIGHT_TO_LEFT_MARK, printable
 from nanoscope.words.language import END_ISOLATE, ISOLATE, RIGHT_TO_LEFT_ISOLATE, Language
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+UNLIMITED = 10_000  # columns
 NARROW = 72  # columns below which a table is written as a list
 
 # What stands for other characters while rich measures and wraps: it would break a line at a no-break space, and it
@@ -100,21 +104,19 @@ class Page:
         self.line()
         self.paragraph(text, style="bold")
 
-    def section(self, title: str, texts: Sequence[str]) -> None:
-        """Print a heading with bullets below it, or nothing if there are no texts."""
+    def section(self, title: str, texts: Sequence[str], style: str = "", numbered: bool = False) -> None:
+        """Print a heading with bullets or numbers below it, or nothing if there are no texts."""
         texts = [text for text in texts if text]
         if texts:
             self.heading(title)
-        for text in texts:
-            self.paragraph(text, bullet="- ")
+        for number, text in enumerate(texts, start=1):
+            self.paragraph(text, style, bullet=f"{number}. " if numbered else "- ")
 
-    def paragraph(self, text: str, style: str = "", indent: int = 0, bullet: str = "") -> None:
-        """Print wrapped text, with `bullet` to the left of its first line."""
-        if text:
-            self.styled(Text(text, style), indent, bullet)
-
-    def styled(self, text: Text, indent: int = 0, bullet: str = "") -> None:
-        """Print wrapped text that has its own styles."""
+    def paragraph(self, text: str | Text, style: str = "", indent: int = 0, bullet: str = "") -> None:
+        """Print wrapped text, with `bullet` to the left of its first line; a `Text` has its own styles."""
+        if not text:
+            return
+        text = Text(text, style) if isinstance(text, str) else text
         hang = indent + len(bullet)
         whole = _SHORT_VALUE.sub(lambda value: value[0].replace(" ", _GLUE), text.plain)
         text.plain = whole.replace(NO_BREAK_SPACE, _GLUE).translate(_STAND_INS)
@@ -130,25 +132,51 @@ class Page:
             open_isolates += opened - line.plain.count(END_ISOLATE)
             self.line(Text.assemble(mark + start + reopened, line, END_ISOLATE * open_isolates))
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: int = 0) -> None:
-        """Print a table, or a list if a table would break. `numeric` columns after the first are right-aligned."""
-        if self.language.right_to_left or self.width < NARROW:
+    def table(
+        self,
+        headers: Sequence[str],
+        rows: Sequence[Sequence[str | Text]],
+        numeric: range = range(0),
+        optional: int = 0,
+        whole: bool = False,
+    ) -> None:
+        """Print a table, or a list if a table would break.
+
+        The `numeric` columns are right-aligned. The last `optional` ones are left out where a terminal is too narrow.
+        A `whole` table is as wide as the terminal, and where it is not printed to one, as wide as it needs to be.
+        """
+        if self.language.right_to_left or (self.width < NARROW and not optional):
             for row in rows:
                 isolate = self.language.isolate  # a Latin header must not reorder the words next to it
-                pairs = zip(headers[1:], row[1:], strict=True)
+                pairs = zip(headers[1:], map(str, row[1:]), strict=True)
                 cells = [f"{isolate(header)}: {isolate(cell)}" for header, cell in pairs if cell]
                 self.paragraph(f"{row[0]}: " + self.language.say("; ").join(cells), bullet="- ")
             return
+        unlimited = self.console.options.update(width=UNLIMITED)
+        limit = self.width if not whole else self.console.width if self.console.is_terminal else UNLIMITED
+        for count in range(len(headers), len(headers) - optional - 1, -1):
+            table = self._table(headers[:count], rows, numeric)
+            if self.console.measure(table, options=unlimited).maximum <= limit:
+                break
+        parts = self.console.render(table, unlimited.update(width=limit))
+        drawn = [Segment(part.text.translate(_DRAWN), part.style, part.control) for part in parts]
+        self.console.print(Segments(drawn), end="", soft_wrap=whole)
+
+    def _table(self, headers: Sequence[str], rows: Sequence[Sequence[str | Text]], numeric: range) -> "Table":
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for index, header in enumerate(headers):
-            justify: Literal["left", "right"] = "right" if 0 < index <= numeric else "left"
-            longest = 0 if index else max((columns(row[0]) for row in rows), default=0)  # names are not broken
-            least = min(longest, self.width // 2)
-            table.add_column(header.translate(_STAND_INS), justify=justify, overflow="fold", min_width=least)
+            longest = 0 if index else max((columns(str(row[0])) for row in rows), default=0)  # names are not broken
+            table.add_column(
+                header.translate(_STAND_INS),
+                justify="right" if index in numeric else "left",
+                overflow="fold",
+                min_width=min(longest, self.width // 2),
+            )
         for row in rows:
-            table.add_row(*(Text(cell.replace(NO_BREAK_SPACE, " ").translate(_STAND_INS)) for cell in row))
-        parts = self.console.render(table, self.console.options.update(width=self.width))
-        drawn = [Segment(part.text.translate(_DRAWN), part.style, part.control) for part in parts]
-        self.console.print(Segments(drawn), end="")
+            texts = [Text(cell) if isinstance(cell, str) else cell.copy() for cell in row[: len(headers)]]
+            for text in texts:
+                text.plain = text.plain.replace(NO_BREAK_SPACE, " ").translate(_STAND_INS)
+            table.add_row(*texts)
+        return table

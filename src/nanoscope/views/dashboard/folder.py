@@ -3,9 +3,7 @@
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -45,27 +43,12 @@ class ListedRun(msgspec.Struct):
     settings: dict[str, Setting] = {}
     spark: list[float | None] = []
 
-    def json(self) -> str:
-        return msgspec.json.encode(self).decode()
-
-
-@dataclass(eq=False)
-class Entry:
-    """A run of the list."""
-
-    summary: RunSummary
-    text: str = ""  # as the page gets it
-    text_of: tuple[Any, ...] = field(default=())  # what the text was made of
-
 
 class WatchedFolder:
     """The runs below `root`. Safe to use from several threads."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._entries: dict[str, Entry] = {}
-        self._search_at = 0.0
-        self._lock = threading.Lock()
         self.total = 0
         """How many runs there are; the list has at most MAX_RUNS of them."""
         self.columns: list[str] = []
@@ -74,19 +57,24 @@ class WatchedFolder:
         """Settings that are the same in all of them."""
         self.catching_up = False
         """Whether some runs are not read to their end yet."""
-        self._compared: tuple[int, ...] = ()
+        self._runs: dict[str, RunSummary] = {}
+        self._listed: dict[str, tuple[object, ListedRun]] = {}  # with what each was made of
+        self._search_at = 0.0
+        self._lock = threading.Lock()
 
-    def look(self) -> dict[str, Entry]:
-        """The runs as they are now, by name: live ones first, then the newest."""
+    def look(self) -> list[RunSummary]:
+        """The runs as they are now: live ones first, then the newest."""
         with self._lock:
             self._search()
-            entries = self._read()
-            self._compare_settings([entry.summary.settings for entry in entries if entry.summary.settings])
-            for entry in entries:
-                self._describe(entry)
-            self.total = len(entries)
-            entries.sort(key=lambda entry: newest_first(entry.summary))
-        return {entry.summary.name: entry for entry in entries[:MAX_RUNS]}
+            runs = sorted(self._read(), key=newest_first)
+            self.total = len(runs)
+            self._compare_settings([run.settings for run in runs if run.settings])
+            return runs[:MAX_RUNS]
+
+    def listed(self) -> dict[str, ListedRun]:
+        """The entries of the list as they are now, by name."""
+        self._listed = {run.name: self._described(run) for run in self.look()}
+        return {name: listed for name, (_, listed) in self._listed.items()}
 
     def label(self, name: str) -> str:
         """The name to show; if the watched folder is itself a run, the folder's name."""
@@ -95,61 +83,66 @@ class WatchedFolder:
     def path(self, name: str) -> Path | None:
         """The folder of a listed run. A name is looked up, never turned into a path."""
         with self._lock:
-            if name not in self._entries:
+            if name not in self._runs:
                 self._search(at_once=True)
-            entry = self._entries.get(name)
-        return entry.summary.folder if entry and is_plain_file(entry.summary.folder / "events.jsonl") else None
+            run = self._runs.get(name)
+        return run.folder if run and is_plain_file(run.folder / "events.jsonl") else None
 
     def _search(self, at_once: bool = False) -> None:
         begun = time.monotonic()
         if at_once or begun >= self._search_at:
-            found, known = find_runs(self.root), self._entries
-            self._entries = {name: known.get(name) or Entry(RunSummary(name, path)) for name, path in found.items()}
+            found = find_runs(self.root)
+            self._runs = {name: self._runs.get(name) or RunSummary(name, path) for name, path in found.items()}
             took = time.monotonic() - begun
             self._search_at = begun + max(SEARCH_SECONDS, SEARCH_LEISURE * took)
 
-    def _read(self) -> list[Entry]:
+    def _read(self) -> list[RunSummary]:
         """The runs that are read to their end. What grows comes first: long files that are new wait for their turn."""
         until = time.monotonic() + READ_SECONDS
-        read = []
-        self.catching_up = False
-        for entry in sorted(self._entries.values(), key=lambda entry: not entry.summary.complete):
+        for run in sorted(self._runs.values(), key=lambda run: not run.complete):
             try:
-                is_read = (entry.summary.complete or time.monotonic() < until) and entry.summary.look(until).complete
+                if run.complete or time.monotonic() < until:
+                    run.look(until)
             except FileNotFoundError:
-                continue  # deleted in the meantime
-            if is_read:
-                read.append(entry)
-            self.catching_up = self.catching_up or not is_read
+                del self._runs[run.name]  # deleted in the meantime
+        read = [run for run in self._runs.values() if run.complete]
+        self.catching_up = len(read) < len(self._runs)
         return read
 
     def _compare_settings(self, known: list[dict[str, Setting]]) -> None:
-        compared = tuple(map(id, known))
-        if compared == self._compared:
-            return
-        self._compared = compared
-        values: dict[str, set[Setting]] = {}
         counts = Counter(name for settings in known for name in settings)
-        for settings in known:
-            for name, value in settings.items():
-                values.setdefault(name, set()).add(value)
-        differ = [name for name in values if len(values[name]) > 1 and name not in NO_COLUMN]
-        self.columns = sorted(differ, key=lambda name: -counts[name])[:MAX_COLUMNS]
+        values = {name: {settings[name] for settings in known if name in settings} for name in counts}
+        differ = [name for name, count in counts.most_common() if len(values[name]) > 1 and name not in NO_COLUMN]
+        self.columns = differ[:MAX_COLUMNS]
         self.common = {name: next(iter(found)) for name, found in values.items() if len(found) == 1}
 
-    def _describe(self, entry: Entry) -> None:
-        """The entry as JSON, written anew only if something has changed."""
-        run = entry.summary
-        text_of = (run.version, run.state, *self.columns)
-        if entry.text_of == text_of:
-            return
-        entry.text_of = text_of
+    def _described(self, run: RunSummary) -> tuple[object, ListedRun]:
+        """The entry, made anew only if something has changed."""
+        made_of = (run.version, run.state, self.columns)
+        before = self._listed.get(run.name)
+        if before and before[0] == made_of:
+            return before
         best, best_step = run.best_evaluation
-        settings = {name: value for name in self.columns if (value := run.settings.get(name)) is not None}
+        settings = {name: run.settings[name] for name in self.columns if run.settings.get(name) is not None}
         start = run.reader.details.start
-        kind = f"loss {start.dataset_fingerprint}" if start.dataset_fingerprint else "loss"
-        entry.text = ListedRun(
-            run.name, self.label(run.name), run.state, run.version, run.updated, run.step, run.total, run.loss, run.val,
-            best, best_step, run.nan_step, run.tok_s, run.eta_seconds, run.reason,
-            start.compiled, kind, settings, run.spark,
-        ).json()  # fmt: skip
+        return made_of, ListedRun(
+            run.name,
+            self.label(run.name),
+            run.state,
+            run.version,
+            run.updated,
+            run.step,
+            run.total,
+            run.loss,
+            run.val,
+            best,
+            best_step,
+            run.nan_step,
+            run.tok_s,
+            run.eta_seconds,
+            run.reason,
+            start.compiled,
+            f"loss {start.dataset_fingerprint}" if start.dataset_fingerprint else "loss",
+            settings,
+            run.spark,
+        )

@@ -3,10 +3,10 @@
 import hashlib
 import ipaddress
 import secrets
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,28 +36,24 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        refused = self._refusal(scope)
+        refused = self._refusal(Request(scope))
         await (refused or self.app)(scope, receive, send_with_headers)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, request: Request) -> Response | None:
         """The response to a request that is refused, or None."""
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if not self._is_own_name(host):
             return JSONResponse({"error": "wrong_host"}, 403)
-        origin = headers.get("origin")
-        foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
-        if (origin is not None and _host_of(origin) != host) or (foreign and scope["path"] != "/"):
+        foreign = request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+        if (origin is not None and origin.partition("://")[2] != host) or (foreign and request.scope["path"] != "/"):
             return JSONResponse({"error": "wrong_origin"}, 403)
-        return None if self.token is None else self._check_token(scope, headers, self.token)
+        return None if self.token is None else self._check_token(request, self.token)
 
     def _is_own_name(self, host: str) -> bool:
         """Whether nobody else can point this name at this machine. Ports may differ: they can be forwarded."""
@@ -65,42 +61,27 @@ class Guard:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
-        if self.token is not None and _is_address(name):
-            return True
-        return name in self.names
+        return name in self.names or (self.token is not None and address(name) is not None)
 
-    def _check_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+    def _check_token(self, request: Request, token: str) -> Response | None:
         """A link with the token stores it in a cookie and redirects to the address without it."""
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = dict(query).get("token")
-        if scope["path"] == "/" and given is not None and _same(given, token):
-            rest = urlencode([(key, value) for key, value in query if key != "token"])
-            answer = RedirectResponse("/" + (f"?{rest}" if rest else ""), 303)
+        if request.scope["path"] == "/" and _same(request.query_params.get("token", ""), token):
+            rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
+            answer = RedirectResponse("/" + (f"?{urlencode(rest)}" if rest else ""), 303)
             answer.set_cookie(self.cookie, token, httponly=True, samesite="strict")
             return answer
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            cookies = SimpleCookie()
-        held = cookies[self.cookie].value if self.cookie in cookies else ""
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        return None if _same(held, token) or _same(bearer, token) else JSONResponse({"error": "token"}, 401)
-
-
-def _host_of(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        known = _same(request.cookies.get(self.cookie, ""), token) or _same(bearer, token)
+        return None if known else JSONResponse({"error": "token"}, 401)
 
 
 def _same(given: str, token: str) -> bool:
     return secrets.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8"))
 
 
-def _is_address(name: str) -> bool:
+def address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address, if it is one."""
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None

@@ -5,21 +5,22 @@ import secrets
 import threading
 import time
 import zlib
-from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import msgspec
+from starlette.exceptions import HTTPException
 
 from nanoscope.files import cache_folder, write_atomically
 from nanoscope.findings.analyse import Options
 from nanoscope.runs.files import unpacked
+from nanoscope.runs.load_many import NamedRun
 from nanoscope.runs.reader import read_stream
 from nanoscope.runs.run import Log
 from nanoscope.views.dashboard.folder import ListedRun
-from nanoscope.views.report.payload import DescribedRun, Source, describe_run
+from nanoscope.views.report.payload import DescribedRun, describe_run
 from nanoscope.words.language import Language
 
 PREFIX = "log:"
@@ -51,18 +52,16 @@ class KeptLogs:
                 found.append(msgspec.msgpack.decode(path.read_bytes(), type=KeptLog))
         self._logs = {log.listed.name: log for log in sorted(found, key=lambda log: log.listed.updated)}
 
-    def entries(self) -> dict[str, str]:
+    def listed(self) -> dict[str, ListedRun]:
         """Entries of the list of runs, newest first."""
         with self._lock:
-            return {key: log.listed.json() for key, log in reversed(self._logs.items())}
+            return {key: log.listed for key, log in reversed(self._logs.items())}
 
-    def add(
-        self, content: bytes, name: str, options: Options, languages: Sequence[str]
-    ) -> tuple[str, list[DescribedRun]]:
+    def add(self, content: bytes | bytearray, name: str, options: Options) -> tuple[str, list[DescribedRun]]:
         """Read a log and keep it: its name in addresses, and its runs. Without a training nothing is kept."""
         log = _read(content)
         name = self._free_name(name or _trainer(log))
-        runs = _described(log, name, options, languages)
+        runs = _described(log, name, options)
         key = PREFIX + secrets.token_urlsafe(8)
         if runs:
             self._keep(KeptLog(_listed(key, name, runs[-1]), zlib.compress(content, ZLIB_LEVEL), options))
@@ -79,15 +78,16 @@ class KeptLogs:
                 self._remove(next(iter(self._logs)))
 
     def remove(self, key: str) -> bool:
+        """Whether there was such a log."""
         with self._lock:
             return self._remove(key)
 
     def _remove(self, key: str) -> bool:
-        known = self._logs.pop(key, None) is not None
-        if known:
-            with suppress(OSError):
-                self._path(key).unlink()
-        return known
+        if self._logs.pop(key, None) is None:
+            return False
+        with suppress(OSError):
+            self._path(key).unlink()
+        return True
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key.removeprefix(PREFIX)}.log"
@@ -95,12 +95,10 @@ class KeptLogs:
     def __contains__(self, key: str) -> bool:
         return key in self._logs
 
-    def describe(self, key: str, languages: Sequence[str]) -> list[DescribedRun] | None:
-        """The runs of a kept log, or None if it was removed."""
-        log = self._logs.get(key)
-        if log is None:
-            return None
-        return _described(_read(zlib.decompress(log.content)), log.listed.label, log.options, languages)
+    def describe(self, key: str) -> list[DescribedRun]:
+        """The runs of a kept log."""
+        log = self._logs[key]
+        return _described(_read(zlib.decompress(log.content)), log.listed.label, log.options)
 
     def _free_name(self, name: str) -> str:
         taken = {kept.listed.label for kept in self._logs.values()}
@@ -108,12 +106,8 @@ class KeptLogs:
         return next(each for each in names if each not in taken)
 
 
-class TooLargeError(Exception):
-    """A log unpacks to more than a page needs, or takes too long to read."""
-
-
 class _Bounded:
-    """A stream that ends with TooLargeError after so many bytes or seconds: others wait for their logs meanwhile."""
+    """A stream that is too large after so many bytes or seconds: others wait for their logs meanwhile."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._left, self._until = stream, MOST_UNPACKED, time.monotonic() + MOST_SECONDS
@@ -122,19 +116,18 @@ class _Bounded:
         chunk = self._stream.read(size)
         self._left -= len(chunk)
         if self._left < 0 or time.monotonic() > self._until:
-            raise TooLargeError("too large")
+            raise HTTPException(413, "too_large")
         return chunk
 
 
-def _read(content: bytes) -> Log:
-    """Any log. TooLargeError if it takes too much time or memory."""
+def _read(content: bytes | bytearray) -> Log:
+    """Any log, unless it takes too much time or memory."""
     return read_stream(cast("BinaryIO", _Bounded(unpacked(BytesIO(content)))), "log")
 
 
-def _described(log: Log, name: str, options: Options, languages: Sequence[str]) -> list[DescribedRun]:
+def _described(log: Log, name: str, options: Options) -> list[DescribedRun]:
     names = [name] if len(log.runs) == 1 else [f"{name}#{i}" for i in range(1, len(log.runs) + 1)]
-    sources = (Source(each, run, log) for each, run in zip(names, log.runs, strict=True))
-    return [describe_run(source, options, languages) for source in sources]
+    return [describe_run(NamedRun(each, name, run, log), options) for each, run in zip(names, log.runs, strict=True)]
 
 
 def _trainer(log: Log) -> str:
@@ -145,8 +138,7 @@ def _trainer(log: Log) -> str:
 
 
 def _listed(key: str, name: str, run: DescribedRun) -> ListedRun:
-    evals, progress = run.analysis.evals, run.analysis.progress
-    listed = ListedRun(key, name, "log", key, time.time(), run.run.last_step, progress.total_steps)
-    if evals:
-        listed.best, listed.best_step, listed.kind = evals.best_val, evals.best_step, evals.metric
+    numbers, total = run.numbers, run.analysis.progress.total_steps
+    listed = ListedRun(key, name, "log", key, time.time(), run.run.last_step, total, kind=numbers.metric)
+    listed.best_step, listed.best = numbers.best or (None, None)
     return listed

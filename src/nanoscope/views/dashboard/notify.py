@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from nanoscope.errors import UsageError, why
 from nanoscope.messages import Message, Shown, on_terminal
 from nanoscope.runs.summary import RunSummary
-from nanoscope.views.dashboard.folder import Entry
 
 TIMEOUT_SECONDS = 20.0
 RECENT_SECONDS = 3600  # a run that was copied here after its end is no news
@@ -32,19 +31,19 @@ class Watcher:
         self._old: set[str] | None = None  # runs that were there when watching began, and were not looked at yet
         self._told: set[tuple[str, int, str]] = set()
 
-    def look(self, entries: dict[str, Entry]) -> None:
+    def look(self, runs: Sequence[RunSummary]) -> None:
         """Report what has happened since the last look. What was so when watching began is no news."""
         if self._old is None:
-            self._old = set(entries)
-        for name, entry in entries.items():
-            recent = time.time() - entry.summary.updated < RECENT_SECONDS
-            for event in _events(entry.summary):
-                known = (name, entry.summary.reader.sessions, event)
+            self._old = {run.name for run in runs}
+        for run in runs:
+            recent = time.time() - run.updated < RECENT_SECONDS
+            for event in _events(run):
+                known = (run.name, run.reader.sessions, event)
                 if known not in self._told:
                     self._told.add(known)
-                    if recent and name not in self._old:
-                        self._tell(self._facts(entry.summary, event))
-            self._old.discard(name)
+                    if recent and run.name not in self._old:
+                        self._tell(self._facts(run, event))
+            self._old.discard(run.name)
 
     def _facts(self, run: RunSummary, event: str) -> Facts:
         best, best_step = run.best_evaluation

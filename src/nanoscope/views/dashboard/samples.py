@@ -53,8 +53,9 @@ class Writer:
 async def _spoken(process: asyncio.subprocess.Process, prompt: str) -> AsyncGenerator[str, None]:
     """What the child writes. If it writes nothing, its error message is raised."""
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
-    if stdin is None or stdout is None or stderr is None:
-        raise JobError("the child process has no pipes")
+    assert stdin
+    assert stdout
+    assert stderr
     stdin.write(prompt.encode("utf-8", "replace"))
     stdin.close()
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -1,7 +1,6 @@
 """Opens the port, prints the address, and serves until Ctrl-C or SIGTERM."""
 
 import asyncio
-import ipaddress
 import logging
 import platform
 import secrets
@@ -19,10 +18,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nanoscope.errors import JobError, UsageError, why
 from nanoscope.messages import Message, on_terminal
-from nanoscope.views.dashboard.guard import LOOPBACK
-from nanoscope.views.dashboard.notify import notifier
+from nanoscope.views.dashboard.guard import LOOPBACK, address
+from nanoscope.views.dashboard.notify import Watcher, notifier
 from nanoscope.views.dashboard.routes import make_app
-from nanoscope.views.dashboard.shell import scripts_and_styles
+from nanoscope.views.report.html import static_files
 
 NICENESS = 10  # training comes first
 MAX_CONNECTIONS = 500
@@ -91,8 +90,8 @@ def serve(
     notify: str | None = None,
 ) -> None:  # fmt: skip
     """Serve the runs of `folder`."""
-    tell = notifier(notify) if notify is not None else None
-    scripts_and_styles()  # fails before the port is open if a package is missing
+    watcher = None if notify is None else Watcher(notifier(notify), folder.resolve())
+    static_files()  # fails before the port is open if a package is missing
     is_local = host in LOOPBACK
     if is_local and token is not None:
         raise UsageError("--token works only with --host: local connections need no token")
@@ -106,15 +105,16 @@ def serve(
     listening = _listen(host, port, ports_tried)
     port = listening.getsockname()[1]
     names = frozenset({*LOOPBACK, *([] if is_local else [host.lower(), platform.node().lower()])})
-    app = make_app(folder.resolve(), language, names, token, tell)
-    shown = f"[{host}]" if ":" in host else platform.node() if _is_every_address(host) else host
+    app = make_app(folder.resolve(), language, names, token, watcher)
+    ip = address(host)
+    shown = f"[{host}]" if ":" in host else platform.node() if ip and ip.is_unspecified else host
     url = f"http://{shown}:{port}/"
     url += f"?{urlencode({'token': token})}" if token else ""
     with suppress(psutil.Error, OSError, AttributeError):
         psutil.Process().nice(NICENESS if hasattr(signal, "SIGHUP") else psutil.BELOW_NORMAL_PRIORITY_CLASS)
     _allow_connections()
     config = uvicorn.Config(
-        app, log_level="critical", access_log=False, lifespan="on" if notify else "off", server_header=False, ws="none",
+        app, log_level="critical", access_log=False, server_header=False, ws="none",
         timeout_graceful_shutdown=1, http=_Connection,
     )  # fmt: skip
     print(on_terminal(Message("watching {folder}, stop with Ctrl-C: {url}", folder=folder, url=url)), flush=True)
@@ -147,10 +147,3 @@ def _listen(host: str, port: int, tries: int) -> socket.socket:
         "Can't use port {port} at {host}: {reason}\nChoose another: --port N, or 0 for any",
         port=port, host=host, reason=why(reason),
     )  # fmt: skip
-
-
-def _is_every_address(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False

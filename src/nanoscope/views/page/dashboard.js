@@ -914,20 +914,17 @@ export async function explain(name, content) {
   said.textContent = "";
   const button = byId("log-explain");
   button.disabled = true;
-  const query = new URLSearchParams({
-    name,
-    lang: view.state.language,
-    max_iters: byId("log-max-iters").value.trim(),
-    device: byId("log-device").value.trim()
-  });
+  const query = new URLSearchParams({ name, device: byId("log-device").value.trim() });
+  const steps = byId("log-max-iters").value.trim();
+  if (steps) query.set("max_iters", steps);
   try {
     const response = await fetch(`/api/explain?${query}`, { method: "POST", body: content });
     if (response.ok) {
-      const payload = await response.json();
+      const { log } = await response.json();
       byId("log-text").value = "";
       openLogPanel(false);
-      state.expected.add(payload.log); // the list will have it in a moment
-      choose([payload.log]);
+      state.expected.add(log); // the list will have it in a moment
+      choose([log]);
       byId("content").focus();
     } else tell(await reasonOf(response));
   } catch {

@@ -277,8 +277,8 @@ export function csvButton(title, headers, rows, name) {
   );
 }
 
-/** @param {number} level @param {string} title @param {string[]} headers @param {(string | number)[][]} rows @param {string} name of the file */
-export function tableCard(level, title, headers, rows, name) {
+/** @param {number} level @param {import("./payload.d.ts").TextTable} shown @param {string} name of the file */
+export function tableCard(level, { title, headers, rows }, name) {
   return make(
     "section",
     { class: "card wide" },

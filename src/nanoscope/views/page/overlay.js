@@ -1,7 +1,7 @@
 /* The page of several runs: one chart of any series over all of them, what compare says, settings against results. */
 
 import { runColour, runLines } from "./view.js";
-import { card, folded, icon, list, make, PHONE, runDot } from "./dom.js";
+import { folded, icon, list, make, PHONE, runDot } from "./dom.js";
 import { along, cellLoss, columnsOf, commonWays, quantityOf, readSeries, settingText } from "./numbers.js";
 import { drawAll, fitting, ink } from "./plot.js";
 import { copyButton, figure, segment, tableCard } from "./figure.js";
@@ -278,7 +278,6 @@ export function showComparison(payload, comparison, words, frame, tools) {
   const { runs } = payload;
   const names = runs.map(run => run.name);
   const title = names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
-  const differing = [comparison.settings_headers.slice(1), ...comparison.settings];
   const actions = [...frame.actions];
   if (payload.settings.length)
     actions.unshift(
@@ -291,9 +290,8 @@ export function showComparison(payload, comparison, words, frame, tools) {
     make("span", { class: "facts" }, labels.count_runs.replace("{n}", String(names.length))),
     make("div", { class: "actions" }, ...actions)
   );
-  const learnt = comparison.sections[0] ? comparison.sections[0][1] : [];
-  const { leads } = comparison;
-  const [lead, ...more] = [leads[0], ...learnt, ...leads.slice(1)].filter(Boolean);
+  const { leads, findings } = comparison;
+  const [lead, ...more] = [leads[0], ...findings, ...leads.slice(1)].filter(Boolean);
   const verdict = lead
     ? make(
         "section",
@@ -321,19 +319,12 @@ export function showComparison(payload, comparison, words, frame, tools) {
     overlayFigure(runs, frame),
     settings.length ? make("div", { class: "smalls settings" }, ...settings) : null
   ];
-  const rest = comparison.sections
-    .slice(1)
-    .filter(([, texts]) => texts.length)
-    .map(([heading, texts]) => card(level + 1, heading, list(texts)));
   parts.push(
     make(
       "div",
       { class: "details" },
-      ...rest,
-      tableCard(level + 1, comparison.measures_title, comparison.measures_headers, comparison.measures, "side-by-side"),
-      comparison.settings.length && differing.length
-        ? tableCard(level + 1, comparison.settings_title, comparison.settings_headers, comparison.settings, "settings")
-        : null
+      tableCard(level + 1, comparison.measures, "side-by-side"),
+      comparison.settings.rows.length ? tableCard(level + 1, comparison.settings, "settings") : null
     )
   );
   parts.push(

@@ -9,7 +9,6 @@ export interface Payload {
   languages: Record<string, PageLanguage>;
   versions: Record<string, string>;
   leisure_seconds: number;
-  log: string | null;
   view: string;
 }
 
@@ -39,8 +38,6 @@ export interface RunNumbers {
   name: string;
   metric: "loss" | "bpb";
   state: "finished" | "stopped" | "failed" | "unfinished";
-  resume: string | null;
-  can_sample: boolean;
   evals: ([number, number, number | null, number | null])[];
   best: [number | null, number | null] | null;
   failure: "nan" | "diverged" | null;
@@ -59,6 +56,8 @@ export interface RunNumbers {
   samples: [number, string][];
   steps: PackedSteps | null;
   series: Record<string, PackedSeries>;
+  resume: string | null;
+  can_sample: boolean;
 }
 
 export interface ChosenSetting {
@@ -112,13 +111,9 @@ export interface RunWords {
 export interface ComparisonTexts {
   key: string[];
   leads: string[];
-  sections: [string, string[]][];
-  measures_title: string;
-  measures_headers: string[];
-  measures: string[][];
-  settings_title: string;
-  settings_headers: string[];
-  settings: string[][];
+  findings: string[];
+  measures: TextTable;
+  settings: TextTable;
 }
 
 export interface Tile {
@@ -136,4 +131,10 @@ export interface VerdictWords {
   tone: "good" | "fair" | "bad";
   title: string;
   text: string;
+}
+
+export interface TextTable {
+  title: string;
+  headers: string[];
+  rows: string[][];
 }

@@ -1,15 +1,16 @@
-"""Renders a payload as one HTML file that contains its scripts, styles and numbers, and loads nothing else."""
+"""The two pages: a report is one file that loads nothing else; that of `watch` loads the runs that it shows."""
 
 import base64
 import hashlib
 import importlib.util
 import re
+from functools import cache
 from html import escape
 from pathlib import Path
 
 import msgspec
 
-from nanoscope.views.report.payload import Payload, Words
+from nanoscope.views.report.payload import Payload, Words, page_languages
 
 PAGE = Path(__file__).parent.parent / "page"
 UPLOT = "uplot.iife.min.js"
@@ -18,6 +19,8 @@ MODULES = tuple(
     f"{name}.js" for name in ("view", "dom", "numbers", "plot", "pointer", "figure", "run", "overlay", "report")
 )
 STYLES = ("uplot.min.css", "style.css")
+LIVE_MODULES = (*MODULES, "runs.js", "table.js", "states.js", "dashboard.js")
+LIVE_STYLES = (*STYLES, "dashboard.css")
 _IMPORT = re.compile(r"^import \{[^}]*\} from \S+;$|^export (?=\w)", re.MULTILINE)
 
 _PAGE = """\
@@ -43,6 +46,28 @@ _PAGE = """\
 """
 
 
+_LIVE_PAGE = """\
+<!doctype html>
+<html lang="{language}" dir="{direction}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>nanoscope</title>
+<link rel="icon" href="data:,">
+{styles}
+{scripts}
+</head>
+<body>
+<noscript><main><p>nanoscope watch needs JavaScript.</p></main></noscript>
+<script type="application/json" id="words">{words}</script>
+<script src="/static/{uplot}"></script>
+<script type="module" src="/static/dashboard.js"></script>
+</body>
+</html>
+"""
+
+
 def render(payload: Payload) -> str:
     """The page as text, to be written as UTF-8."""
     language = payload.languages[payload.language]
@@ -63,6 +88,25 @@ def render(payload: Payload) -> str:
         payload=inert_json(payload),
         scripts="\n".join(f"<script>{text}</script>" for text in scripts),
     )
+
+
+def render_live(language: str) -> str:
+    """The page of `watch`, opening in `language`; the reader can switch."""
+    languages = page_languages()
+    return _LIVE_PAGE.format(
+        language=language,
+        direction=languages[language].direction,
+        styles="\n".join(f'<link rel="stylesheet" href="/static/{name}">' for name in LIVE_STYLES),
+        words=inert_json({"language": language, "languages": languages}),
+        scripts="\n".join(f'<link rel="modulepreload" href="/static/{name}">' for name in LIVE_MODULES),
+        uplot=UPLOT,
+    )
+
+
+@cache
+def static_files() -> dict[str, Path]:
+    """The files that the page of `watch` may load, by name."""
+    return {name: source(name) for name in (UPLOT, *LIVE_MODULES, *LIVE_STYLES)}
 
 
 def joined_modules() -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,11 +20,12 @@ from nanoscope.findings.declared import Diverged, NonFinite, notes_of
 from nanoscope.findings.known import known_numbers
 from nanoscope.findings.progress import train_tokens
 from nanoscope.findings.slow import SlowRecord, named
-from nanoscope.ladder import Rung, knowledge
+from nanoscope.ladder import knowledge
 from nanoscope.messages import LANGUAGES, Message, printable
 from nanoscope.runs.details import RunDetails
 from nanoscope.runs.events import Asleep, SlowStep
-from nanoscope.runs.run import Log, Run
+from nanoscope.runs.load_many import NamedRun
+from nanoscope.runs.run import Run
 from nanoscope.views.compare import ComparisonTexts, comparison_texts
 from nanoscope.views.labels import labels
 from nanoscope.views.report.concepts import concepts_of_names, lesson
@@ -36,7 +37,7 @@ from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence, verdict_title
 
 MAX_EVALUATIONS = 1000
-MAX_EXPLAINED = 200  # slow steps that get a sentence, the costliest; the others are shown with their cause only
+MAX_EXPLAINED = 200  # slow steps that get a sentence; the others are shown with their cause only
 CLOCK_POINTS = 100
 MAX_SETTINGS = 6  # that differ between runs and get a chart of their own
 # Nothing to choose.
@@ -77,8 +78,6 @@ class RunNumbers(msgspec.Struct):
     name: str
     metric: Literal["loss", "bpb"]
     state: Literal["finished", "stopped", "failed", "unfinished"]
-    resume: str | None
-    can_sample: bool
     evals: list[tuple[int, float, float | None, float | None]]  # step, validation loss, its error, training loss
     best: tuple[int | None, float | None] | None
     failure: Literal["nan", "diverged"] | None
@@ -87,7 +86,7 @@ class RunNumbers(msgspec.Struct):
     clip: float | None
     rungs: list[float]
     uniform: float | None
-    slow: list[tuple[int, float, str]]
+    slow: list[tuple[int, float, str]]  # step, seconds, causes: the costliest first
     phases: list[tuple[str, float]]
     tokens_per_step: float | None
     epoch_tokens: float | None
@@ -97,6 +96,8 @@ class RunNumbers(msgspec.Struct):
     samples: list[tuple[int, str]]
     steps: PackedSteps | None = None
     series: dict[str, PackedSeries] = {}
+    resume: str | None = None  # the command that resumes it
+    can_sample: bool = False  # it has a checkpoint
 
 
 class ChosenSetting(msgspec.Struct):
@@ -133,23 +134,7 @@ class Payload(msgspec.Struct):
     languages: dict[str, PageLanguage] = {}  # of a report; the server's page has them already
     versions: dict[str, str] = {}  # of the runs: what the list shows may be newer
     leisure_seconds: float = 0.0  # until it is worth asking again
-    log: str | None = None  # the address of a log that was pasted
     view: str = ""  # how the charts are shown
-
-
-class Source(NamedTuple):
-    """A run to describe."""
-
-    name: str
-    run: Run
-    log: Log
-    resume: str | None = None  # the command that resumes it
-    can_sample: bool = False  # it has a checkpoint
-
-    @property
-    def details(self) -> RunDetails:
-        """What only nanoscope's own runs record; empty for other logs."""
-        return self.run.details or RunDetails()
 
 
 @dataclass(eq=False)
@@ -165,10 +150,9 @@ class DescribedRun:
     concepts: Mapping[str, str]  # that charts, phases and settings open, by the page's names for these
 
 
-def describe(sources: Sequence[Source], options: Options, language: str) -> Payload:
+def describe(sources: Sequence[NamedRun], options: Options, language: str) -> Payload:
     """The payload of one run, or of several with their comparison, for a page that can change its language."""
-    every = tuple(LANGUAGES)
-    page = payload([describe_run(source, options, every) for source in sources], language, every)
+    page = payload([describe_run(source, options) for source in sources], language, tuple(LANGUAGES))
     page.languages = page_languages()
     return page
 
@@ -180,20 +164,20 @@ def page_languages() -> dict[str, PageLanguage]:
     }
 
 
-def describe_run(source: Source, options: Options, languages: Sequence[str]) -> DescribedRun:
-    """Analyse one run and put the findings into words."""
+def describe_run(source: NamedRun, options: Options) -> DescribedRun:
+    """Analyse one run and put the findings into words, in every language."""
     run = source.run
     analysis = analyse(run, options, source.log)
     series = thinned_series(run, {slow.step for slow in analysis.slow_steps})
     numbers = _numbers(source, analysis)
     charts = {"loss", numbers.metric, *("memory" if name.endswith("_gb") else name for name in series)}
     concepts = concepts_of_names(charts, dict(numbers.phases), dict(numbers.config))
-    texts = {code: _texts(source, analysis, Language(code), concepts) for code in languages}
+    texts = {code: _texts(source, analysis, Language(code), concepts) for code in LANGUAGES}
     return DescribedRun(source.name, run, analysis, numbers, series, texts, concepts)
 
 
 def payload(runs: Sequence[DescribedRun], language: str, languages: Sequence[str]) -> Payload:
-    """Everything that the page shows, in languages that all of the runs are described in; it opens in `language`."""
+    """Everything that the page shows, in these languages; it opens in `language`."""
     comparison = None
     if len(runs) > 1:
         names = [each.name for each in runs]
@@ -219,21 +203,22 @@ def _words(runs: Sequence[DescribedRun], comparison: Comparison | None, code: st
     )
 
 
-def _texts(source: Source, analysis: Analysis, language: Language, concepts: Mapping[str, str]) -> RunWords:
-    errors = log_errors([error for error in source.log.errors if error.run in (None, source.run)])
-    notes = [(event, language.render(said, event)) for event, said in notes_of(source.details.notes)]
+def _texts(source: NamedRun, analysis: Analysis, language: Language, concepts: Mapping[str, str]) -> RunWords:
+    run, log, details = source.run, source.log, _details(source.run)
+    errors = log_errors([error for error in log.errors if error.run in (None, run)])
+    notes = [(event, language.render(said, event)) for event, said in notes_of(details.notes)]
     reasons = {event.step: text for event, text in notes if isinstance(event, SlowStep | Asleep)}
-    phases = _phases(source.run, analysis)
+    phases = _phases(run, analysis)
     wall_seconds = sum(seconds for _, seconds in phases)
-    shown, weighed = tiles(source.run, analysis, language), evidence(analysis, language)
+    shown, weighed = tiles(run, analysis, language), evidence(analysis, language)
     opened = {*concepts.values(), *(tile.concept for tile in shown), *(concept for *_, concept in weighed)}
-    known = known_numbers(source.run, analysis)
+    known = known_numbers(run, analysis)
     return RunWords(
         # Without the folders: a report may be sent to others.
-        source=source_line(replace(source.log, source=Path(source.log.source).name), language),
+        source=source_line(replace(log, source=Path(log.source).name), language),
         tiles=shown,
-        facts=printable(facts(source.run, language)),
-        rungs=[_rung(rung, source, language) for rung in _rungs(source)],
+        facts=printable(facts(run, language)),
+        rungs=[language.render(said) for _, said in _rungs(details)],
         evidence=weighed,
         here={key: CONCEPTS[key].teach(known, language).here for key in sorted(opened - {""})},
         verdicts=[
@@ -244,30 +229,34 @@ def _texts(source: Source, analysis: Analysis, language: Language, concepts: Map
         advice=[sentence(advice, language) for advice in analysis.advice[:MOST_ADVICE]],
         sections=[(title, [t for t in texts if t]) for title, texts in sections(analysis, language) if any(texts)],
         notes=[text for _, text in notes],
-        slow=[f"{_slow_step(s, language)} {reasons.get(s.step, '')}".rstrip() for s in _costliest(analysis)],
+        slow=[
+            f"{language.say('step')} {slow.step}: {language.isolate(language.duration(slow.time_s))}"
+            f"{language.say('. ')}{sentence(slow, language)} {reasons.get(slow.step, '')}".rstrip()
+            for slow in _costliest(analysis)[:MAX_EXPLAINED]
+        ],
         causes={_key(s.causes): language.render(named(s.causes or ("stall",))) for s in analysis.slow_steps},
         phases=[f"{language.duration(s)} ({language.isolate(language.percent(s / wall_seconds))})" for _, s in phases],
     )
 
 
-def _rungs(source: Source) -> list[Rung]:
-    """The models that the loss is compared with; guessing is known of other logs too."""
-    return source.details.ladder.rungs()[1:] if source.details.ladder else []
+def _details(run: Run) -> RunDetails:
+    """What only nanoscope's own runs record; empty for other logs."""
+    return run.details or RunDetails()
 
 
-def _rung(rung: Rung, source: Source, language: Language) -> str:
-    assert source.details.ladder is not None
-    return language.render(Message("knowing {what}", what=knowledge(rung.known or 0, source.details.ladder.unit)))
-
-
-def _slow_step(slow: SlowRecord, language: Language) -> str:
-    time = language.isolate(language.duration(slow.time_s))
-    return f"{language.say('step')} {slow.step}: {time}{language.say('. ')}{sentence(slow, language)}"
+def _rungs(details: RunDetails) -> list[tuple[float, Message]]:
+    """The losses of the models that the run is compared with; guessing is known of other logs too."""
+    ladder = details.ladder
+    if ladder is None:
+        return []
+    return [
+        (rung.loss, Message("knowing {what}", what=knowledge(rung.known or 0, ladder.unit)))
+        for rung in ladder.rungs()[1:]
+    ]
 
 
 def _costliest(analysis: Analysis) -> list[SlowRecord]:
-    """The slow steps that get a sentence, costliest first."""
-    return sorted(analysis.slow_steps, key=lambda s: -s.extra_s)[:MAX_EXPLAINED]
+    return sorted(analysis.slow_steps, key=lambda slow: -slow.extra_s)
 
 
 def _key(causes: Sequence[str]) -> str:
@@ -277,31 +266,29 @@ def _key(causes: Sequence[str]) -> str:
 # --- numbers ---
 
 
-def _numbers(source: Source, analysis: Analysis) -> RunNumbers:
-    run, details, evaluated = source.run, source.details, analysis.evals
+def _numbers(source: NamedRun, analysis: Analysis) -> RunNumbers:
+    run, details, evaluated = source.run, _details(source.run), analysis.evals
     evals = [e for e in run.evals if math.isfinite(e.val)]
     evals = [evals[i] for i in extremes([e.val for e in evals], MAX_EVALUATIONS)]
-    slow = _costliest(analysis)
-    explained = set(map(id, slow))
-    slow += [s for s in analysis.slow_steps if id(s) not in explained]
     broken = next((v.step for v in analysis.verdicts if isinstance(v, NonFinite) and not v.recovered), None)
     diverged = any(isinstance(v, Diverged) for v in analysis.verdicts)
     failure: Literal["nan", "diverged"] | None = "nan" if broken is not None else "diverged" if diverged else None
+    best = None
+    if evaluated:  # JSON knows no epochs
+        best = (None if evaluated.best_step is None else int(evaluated.best_step), evaluated.best_val)
     return RunNumbers(
         name=printable(source.name),
         metric=evaluated.metric if evaluated else "loss",
         state=_state(source, analysis),
-        resume=source.resume,
-        can_sample=source.can_sample,
         evals=[(e.step, e.val, e.stderr, e.train_loss) for e in evals],
-        best=(evaluated.best_step, evaluated.best_val) if evaluated else None,
+        best=best,
         failure=failure,
         result=evaluated.best_val if evaluated and not failure else None,
         broken=broken,
         clip=analysis.gradients.clip if analysis.gradients else None,
-        rungs=[rung.loss for rung in _rungs(source)],
+        rungs=[loss for loss, _ in _rungs(details)],
         uniform=analysis.train_loss.uniform_loss,
-        slow=[(s.step, float(f"{s.time_s:.6g}"), _key(s.causes)) for s in slow],
+        slow=[(s.step, float(f"{s.time_s:.6g}"), _key(s.causes)) for s in _costliest(analysis)],
         phases=_phases(run, analysis),
         tokens_per_step=analysis.progress.tokens_per_step,
         epoch_tokens=train_tokens(run),
@@ -312,7 +299,7 @@ def _numbers(source: Source, analysis: Analysis) -> RunNumbers:
     )
 
 
-def _state(source: Source, analysis: Analysis) -> Literal["finished", "stopped", "failed", "unfinished"]:
+def _state(source: NamedRun, analysis: Analysis) -> Literal["finished", "stopped", "failed", "unfinished"]:
     """How the log ends; whether a process still trains, only a live view knows."""
     if analysis.progress.finished:
         return "finished"
@@ -351,6 +338,6 @@ def _phases(run: Run, analysis: Analysis) -> list[tuple[str, float]]:
 def _clock(run: Run, analysis: Analysis) -> list[tuple[int, float]]:
     """Seconds at which the run reached some of its steps, to overlay runs at equal times."""
     steps = sorted({*run.steps.step[:1], *run.steps.step[-1:], *(e.step for e in run.evals)})
-    some = {steps[round(i * (len(steps) - 1) / (CLOCK_POINTS - 1))] for i in range(CLOCK_POINTS)} if steps else set()
+    some = {*steps[:: 1 + len(steps) // CLOCK_POINTS], *steps[-1:]}
     times = [(step, seconds_at(float(step), run, analysis)) for step in sorted(some)]
     return [(step, seconds) for step, seconds in times if seconds is not None]
