@@ -1,6 +1,7 @@
 """The routes of `nanoscope watch`. They only read run folders, and never load torch."""
 
 import asyncio
+import math
 import re
 import sys
 import time
@@ -152,11 +153,12 @@ class Dashboard:
         }
 
     async def report(self, request: Request) -> Response:
-        return _json(await run_in_threadpool(self.reports.answer, _names(request), self._language(request)))
+        language = self._language(request)
+        return _json(await run_in_threadpool(self.reports.answer, _names(request), language, (language,)))
 
     async def report_file(self, request: Request) -> Response:
-        names = _names(request)
-        payload = await run_in_threadpool(self.reports.payload, names, self._language(request), tuple(LANGUAGES))
+        names, language = _names(request), self._language(request)
+        payload = await run_in_threadpool(self.reports.answer, names, language, tuple(LANGUAGES), math.inf)
         for run in payload.runs:
             run.resume = None  # a folder of this machine is of no use to others
         payload.languages = page_languages()

@@ -60,14 +60,11 @@ def _allow_connections() -> None:
     with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
         import resource
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = MAX_CONNECTIONS + FILES_RESERVED
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        if soft != resource.RLIM_INFINITY and soft < allowed:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-            soft = allowed
-        if soft != resource.RLIM_INFINITY:
-            _Connection.most = max(1, min(MAX_CONNECTIONS, soft - FILES_RESERVED))
+        limits, wanted = resource.getrlimit(resource.RLIMIT_NOFILE), MAX_CONNECTIONS + FILES_RESERVED
+        soft, hard = (wanted if each == resource.RLIM_INFINITY else min(each, wanted) for each in limits)
+        if soft < hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, limits[1]))
+        _Connection.most = max(1, hard - FILES_RESERVED)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a traceback each time that there are too many files
 
 
