@@ -30,7 +30,7 @@ from nanoscope.views.dashboard.guard import Guard
 from nanoscope.views.dashboard.logs import KeptLogs
 from nanoscope.views.dashboard.notify import Watcher
 from nanoscope.views.dashboard.reports import Reports, StillReadingError, gone
-from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
+from nanoscope.views.dashboard.samples import PROMPT_BYTES, SampleRequest, Writer
 from nanoscope.views.report.html import render, render_live, static_files
 from nanoscope.views.report.payload import page_languages
 
@@ -50,13 +50,6 @@ class _Pasted(msgspec.Struct):
     name: str = ""
     max_iters: Annotated[int, Meta(ge=1, lt=10**13)] | None = None
     device: str = ""
-
-
-class _SampleRequest(msgspec.Struct):
-    run: str
-    prompt: str = ""
-    max_new_tokens: Annotated[int, Meta(ge=1, le=MAX_TOKENS)] = 300
-    temperature: Annotated[float, Meta(ge=0, le=10)] = 0.8
 
 
 class Dashboard:
@@ -202,13 +195,13 @@ class Dashboard:
 
     async def sample(self, request: Request) -> Response:
         content = b"".join([piece async for piece in _pieces(request, PROMPT_BYTES)])
-        asked = msgspec.json.decode(content, type=_SampleRequest)
+        asked = msgspec.json.decode(content, type=SampleRequest)
         path = self.folder.path(asked.run)
         if path is None:
             raise gone()
         if self.writer.busy:
             raise HTTPException(409, "busy")
-        pieces = self.writer.write(path, asked.prompt or "\n", asked.max_new_tokens, asked.temperature)
+        pieces = self.writer.write(path, asked)
         beginning = asyncio.ensure_future(anext(pieces, ""))  # loading torch and the model takes seconds
         while not (await asyncio.wait({beginning}, timeout=CATCH_UP_SECONDS / 2))[0]:
             if await request.is_disconnected():

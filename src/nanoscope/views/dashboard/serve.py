@@ -7,8 +7,7 @@ import secrets
 import signal
 import socket
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -68,20 +67,6 @@ def _allow_connections() -> None:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a traceback each time that there are too many files
 
 
-class _Server(uvicorn.Server):
-    """Shuts down cleanly on a signal, without raising it again: that is the normal way to stop."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        signals = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(each, self.handle_exit) for each in signals]
-        try:
-            yield
-        finally:
-            for each, handler in zip(signals, before, strict=True):
-                signal.signal(each, handler)
-
-
 def serve(
     folder: Path, host: str, port: int, ports_tried: int, token: str | None, language: str, browse: bool,
     notify: str | None = None,
@@ -117,7 +102,9 @@ def serve(
     print(on_terminal(Message("watching {folder}, stop with Ctrl-C: {url}", folder=folder, url=url)), flush=True)
     if browse:
         webbrowser.open(url)
-    _Server(config).run(sockets=[listening])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either signal is the normal way to stop
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int, tries: int) -> socket.socket:

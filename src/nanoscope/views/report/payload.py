@@ -27,8 +27,7 @@ from nanoscope.runs.events import Asleep, SlowStep
 from nanoscope.runs.load_many import NamedRun
 from nanoscope.runs.run import Run
 from nanoscope.views.compare import ComparisonTexts, comparison_texts
-from nanoscope.views.labels import labels
-from nanoscope.views.report.concepts import concepts_of_names, lesson
+from nanoscope.views.labels import concepts_of_names, labels, lesson
 from nanoscope.views.report.series import PackedSeries, PackedSteps, Series, extremes, packed, thinned_series
 from nanoscope.views.report.tiles import Tile, evidence, facts, tiles
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line

@@ -8,7 +8,7 @@ import base64
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import msgspec
@@ -49,8 +49,7 @@ def thinned_series(run: Run, slow: Collection[int] = ()) -> Series:
     }
     if len(slow):
         raw["time_s"][1][np.isin(steps, np.array(list(slow), dtype=np.int64))] = math.nan
-    for name in list(run.series)[:MAX_EXTRAS]:
-        extra = run.series[name]
+    for name, extra in islice(run.series.items(), MAX_EXTRAS):
         raw[name] = (np.array(extra.steps, dtype=np.int64), np.array(extra.values))
     found = {}
     for name, (at, values) in raw.items():
