@@ -30,12 +30,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(eq=False)
 class Points:
-    """Steps and values; `low` and `high` where a value is the mean of a stretch."""
+    """Steps and values. Where these are means of stretches, `low` and `high` are others."""
 
     steps: NDArray[np.int64]
     values: Floats
-    low: Floats | None = None
-    high: Floats | None = None
+    low: Floats
+    high: Floats
 
 
 Series = Mapping[str, Points]
@@ -55,7 +55,8 @@ def thinned_series(run: Run, slow: Collection[int] = ()) -> Series:
     for name, (at, values) in raw.items():
         keep = np.isfinite(values) & (values >= LOWEST_VALID.get(name, -math.inf))
         if np.any(keep):
-            found[name] = _thinned(Points(at[keep], values[keep]), MAX_POINTS)
+            kept = values[keep]
+            found[name] = _thinned(Points(at[keep], kept, kept, kept), MAX_POINTS)
     return found
 
 
@@ -85,7 +86,7 @@ def packed(series: Series, run_count: int) -> dict[str, Any]:
     columns = {}
     for name, points in thinned.items():
         column = columns[name] = PackedSeries(_base64(points.values))
-        if points.low is not None and points.high is not None and _is_seen(points.low, points.high):
+        if _is_seen(points.low, points.high):
             column.low, column.high = _base64(points.low), _base64(points.high)
         if not np.array_equal(points.steps, common):
             column.x = _packed_steps(points.steps)
@@ -108,17 +109,16 @@ def extremes(values: Sequence[float], most: int) -> list[int]:
 
 def _thinned(points: Points, most: int) -> Points:
     count = len(points.values)
-    if count <= (most if points.low is None else most * STRETCHES_PER_POINT):
+    if count <= most * (1 if points.low is points.values else STRETCHES_PER_POINT):
         return points
     # Equally long, so that their first steps are equally spaced; the last one may be shorter.
     starts = np.arange(0, count, math.ceil(count / (most * STRETCHES_PER_POINT)))
     ends = np.append(starts[1:], count)
-    low, high = (points.values if each is None else each for each in (points.low, points.high))
     return Points(
         points.steps[starts],
         np.add.reduceat(points.values, starts) / (ends - starts),
-        np.minimum.reduceat(low, starts),
-        np.maximum.reduceat(high, starts),
+        np.minimum.reduceat(points.low, starts),
+        np.maximum.reduceat(points.high, starts),
     )
 
 
