@@ -340,6 +340,7 @@ LOGS: Mapping[str, str] = {
     "speed and work": "Estimated FLOPs per token: 1.000000e+09\n" + _nanochat("/02000").replace("48.00", "0.00"),
     # reading
     "columns of its own": _lines(lambda s: f"step={s} loss={falling(s):.4f} acc={s / 1000:.3f} dt=0.1", _WIDE),
+    "no validation loss is a number": _lines(lambda s: f"step {s}: train loss {falling(s):.4f}, val loss nan", _WIDE),
     # reconciling
     "a step of half the data": nanogpt(
         head=settings(gradient_accumulation_steps=40, batch_size=12, block_size=1024, dataset="shakespeare_char")

@@ -29,7 +29,7 @@ TERMS = {
     # products and formats
     "nanoscope", "nanoGPT", "nanoGPT's", "GPT", "Python", "python", "torch", "Apple", "Hugging", "Face", "GitHub",
     "Raw", "MLflow", "TensorBoard", "Parquet", "tensorboard", "zip", "tar", "zstd", "gzip", "pandas", "pyarrow",
-    "tiktoken", "trackio", "uplot", "Shakespeare", "tiny", "pip", "wheel", "GiB", "kB",
+    "tiktoken", "trackio", "uplot", "Shakespeare", "tiny", "pip", "wheel", "GiB", "kB", "Lines",
     "wandb", "login", "Ctrl", "matmul", "Triton", "eager", "compiled", "swapping", "threads", "epochs", "ms",
     # the glossary's
     "token", "tokens", "tokenizer", "tokenizers", "checkpoint", "checkpoints", "preset", "presets", "parameters",

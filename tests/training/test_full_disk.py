@@ -156,7 +156,7 @@ def test_a_disk_that_stays_full_fails_the_run_and_keeps_the_older_checkpoints(fo
         out, err = process.communicate(timeout=120)
     assert process.returncode == 1, out + err
     assert "Traceback" not in out + err
-    assert "the newest complete one is step-000010" in err
+    assert "The last good checkpoint, step-000010, is intact" in err
     assert {path.name for path in (small_disk / "run/checkpoints").iterdir()} == {"last", "best", "step-000010"}
 
 

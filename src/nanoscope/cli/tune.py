@@ -1,11 +1,13 @@
 """`nanoscope tune`."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from nanoscope.cli.logs import Minutes, print_json, progress
 from nanoscope.cli.train import Words
-from nanoscope.messages import Message, on_terminal
+from nanoscope.config import TrainConfig
+from nanoscope.messages import Message, on_terminal, verbatim
 
 
 def tune(
@@ -50,9 +52,7 @@ def tune(
 
     resolved = resolve(words)
     if bench:
-        from nanoscope.cli.bench import measure
-
-        return measure(words, resolved.config, json)
+        return _measure(words, resolved.config, json)
 
     from nanoscope.planning import tuning
 
@@ -69,3 +69,32 @@ def tune(
     for text in (tuned.summary(), *tuned.lines(), written):
         print(on_terminal(text))
     return 0
+
+
+def _measure(words: Sequence[str], config: TrainConfig, json: bool) -> int:
+    """Measure how fast this machine multiplies matrices and trains. Ctrl-C prints what is known by then."""
+    from nanoscope.hardware.probe import make_cpu_ready
+
+    for sixteen_bits in ("bfloat16", "float16"):
+        make_cpu_ready(config.device, sixteen_bits)  # takes effect only before torch is imported
+
+    from nanoscope.hardware.device import set_up_device
+    from nanoscope.planning.bench import machine, measurements
+
+    choice, _ = set_up_device(config.device, config.dtype, training=True)
+    found: dict[str, object] = {**machine(choice)}
+    status = 0
+    try:
+        for name, value in measurements(words, choice, progress):
+            found[name] = value
+            if not json:
+                shown = f"{value:,.2f}" if isinstance(value, float) else value
+                print(on_terminal(verbatim("{name:<24} {value}", name=name, value=shown)), flush=True)
+    except KeyboardInterrupt:
+        progress(Message("nanoscope: interrupted"))
+        status = 130
+    if json:
+        print_json(found)
+    else:
+        print(", ".join(str(found[key]) for key in ("device_name", "dtype", "platform", "torch", "nanoscope")))
+    return status

@@ -56,6 +56,7 @@ def _asked(words: tuple[str, ...]) -> "tuple[Concept, Numbers]":
     """The concept that the words name, and the numbers of the log that follows them."""
     from nanoscope.words.concepts import NOTHING_KNOWN, concept_named, find_concept
 
+    words = words[words[0] == "is" :]  # nanoscope what is mfu
     if len(words) == 1 and Path(words[0]).exists() and not find_concept(words[0]):
         raise UsageError(Message(
             "Which number of {path}? All of them: {command}",

@@ -92,26 +92,26 @@ def choose(
         raise UsageError("invalid device {device!r}: expected auto, cpu, cuda, cuda:N or mps", device=device)
     if dtype not in ("auto", *DTYPES):
         raise UsageError("invalid dtype {dtype!r}: expected auto, {dtypes}", dtype=dtype, dtypes=", ".join(DTYPES))
-    device_reason: Shown = ""
-    dtype_reason: Shown = ""
-    compile_reason: Shown = ""  # a request needs no reason
+    why: list[Shown] = ["", "", ""]  # the device, the dtype, the mode; a request needs no reason
     kind, _, index = device.partition(":")
     if kind == "auto":
         kind = "cuda" if info.cuda_names else "mps" if info.mps else "cpu"
-        device_reason = Message("no CUDA or MPS found") if kind == "cpu" else Message("the fastest here")
+        why[0] = Message("no CUDA or MPS found") if kind == "cpu" else Message("the fastest here")
     number = int(index or 0) if local_rank is None else local_rank  # each process has its own GPU
     if local_rank is not None and len(info.cuda_names) == 1 and not info.torchrun:
         number = 0  # SLURM can show each process only its own
     place, name = _find(kind, number, info)
     capability = info.cuda_capabilities[number] if kind == "cuda" else (0, 0)
     if dtype == "auto":
-        dtype, dtype_reason = _best_dtype(kind, capability, name, info)
+        dtype, why[1] = _best_dtype(kind, capability, name, info)
     if compile == "auto":
-        compile, compile_reason = _compile_pays(kind, capability, info.triton, planned_steps)
+        compile, why[2] = _compile_pays(kind, capability, info.triton, planned_steps)
     mode = Message("compiled") if compile else Message("eager")
-    chosen: list[tuple[Shown, Shown]] = [(place, device_reason), (dtype, dtype_reason), (mode, compile_reason)]
-    reasons = tuple(Message("{choice} ({reason})", choice=each, reason=why) if why else each for each, why in chosen)
-    return DeviceConfig(place, name, dtype, bool(compile), reasons)
+    reasons: list[Shown] = [place, dtype, mode]
+    for at, reason in enumerate(why):
+        if reason:
+            reasons[at] = Message("{choice} ({reason})", choice=reasons[at], reason=reason)
+    return DeviceConfig(place, name, dtype, bool(compile), tuple(reasons))
 
 
 def _find(kind: str, number: int, info: DeviceInfo) -> tuple[str, Shown]:

@@ -287,18 +287,16 @@ _NAME = re.compile(
 )
 
 
-def _name(line: str, cell: Cell) -> str:
-    """The label of a number, letter by letter."""
-    found = _NAME.search(line[max(0, cell.start - 100) : cell.start])
-    return found[1] if found and cell.label else ""
-
-
 def _unused(line: str, found: list[Cell], kept: list[Cell]) -> list[str]:
-    """The labels of numbers that say nothing about a run: beside a loss, those it is the sum of."""
+    """The labels, letter by letter, of numbers that say nothing about a run: beside a loss, those it is the sum of."""
     roles = {cell: role_of(cell.label, cell.unit)[0] for cell in found if not cell.part}
     idle = {"samples_s", "bpb", "part_loss"} if "loss" in roles.values() else {"samples_s", "bpb"}
-    names = (_name(line, cell) for cell, role in roles.items() if cell not in kept or role in idle)
-    return [name for name in names if name]
+    names, end = [], 0
+    for cell in found:
+        if cell.label and cell in roles and (cell not in kept or roles[cell] in idle):
+            names += _NAME.findall(line[max(end, cell.start - 100) : cell.start])
+        end = cell.end
+    return names
 
 
 def _kept(found: list[Cell]) -> list[Cell]:

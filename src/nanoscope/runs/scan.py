@@ -20,7 +20,8 @@ _DIGITS = (
 )
 _NO_NUMBER = r"[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![A-Za-z])"
 _LEFT_OUT = r"(?<=loss)\s?(?:\.{2,3}|…)"  # people who quote a log leave values out: 'train loss..., val loss...'
-_PLAIN = rf"{_LEFT_OUT}|(?<![\w.@])(?<![A-Z]-)(?=[-+.\d])(?:{_DIGITS})|(?<![\w+-])(?=[-+nNiI]){_NO_NUMBER}"
+# In 'number of nan iterations: 0' the first is none.
+_PLAIN = rf"{_LEFT_OUT}|(?<![\w.@])(?<![A-Z]-)(?=[-+.\d])(?:{_DIGITS})|(?<![\w+-])(?<!of )(?=[-+nNiI]){_NO_NUMBER}"
 _HOURS, _MINUTES = r"\s?h(?:ours?|rs?)?,?\s?", r"\s?m(?:in(?:ute)?s?)?(?:,| and)?\s?"
 _SECS = r"(?:\.\d{1,6})?\s?s(?:ec(?:ond)?s?)?"
 _CLOCK = r"(?:\d{1,4} days?,? )?\d{1,4}:[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"

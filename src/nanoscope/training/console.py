@@ -10,8 +10,8 @@ from typing import IO, Any, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from nanoscope.messages import Message, Shown, joined, on_terminal
-from nanoscope.runs.events import AnyEvent, End, Eval, Iter, Start
+from nanoscope.messages import Message, Shown, on_terminal
+from nanoscope.runs.events import AnyEvent, End, Iter, Start
 from nanoscope.training.reporter import Terminal
 from nanoscope.training.stopping import BROKEN_PIPE, StopRequest
 
@@ -71,7 +71,7 @@ class PlainTerminal(Terminal):
 
 
 class BarTerminal(Terminal):
-    """The same lines above a bar with the best validation loss and the time left."""
+    """The same lines above a bar with the time left."""
 
     def __init__(self, stop: StopRequest) -> None:
         self._console = Console(highlight=False, emoji=False, file=cast(IO[str], Outlet(stop)))
@@ -79,7 +79,6 @@ class BarTerminal(Terminal):
         columns = BarColumn(24), count, TextColumn("{task.description}{task.fields[status]}")
         self._progress = Progress(*columns, console=self._console, refresh_per_second=4, transient=True)
         self._task = self._progress.add_task("", status="")
-        self._best: list[Shown] = []
 
     def line(self, text: Shown) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
@@ -88,12 +87,9 @@ class BarTerminal(Terminal):
         match event:
             case Start():
                 self._progress.update(self._task, completed=event.first_step, total=event.config["max_iters"])
-            case Eval(best=True):
-                self._best = [Message("best val {loss:.4f}", loss=event.val_loss)]
             case Iter():
                 eta = Message("eta {seconds:compact}", seconds=event.eta_seconds)
-                status = on_terminal(joined(" · ", [*self._best, eta]))
-                self._progress.update(self._task, completed=event.step + 1, status=status)
+                self._progress.update(self._task, completed=event.step + 1, status=on_terminal(eta))
             case End():
                 self.close()
         super().write(event, lines)

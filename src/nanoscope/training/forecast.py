@@ -6,6 +6,7 @@ enough to tell a minute from a month.
 """
 
 import math
+from collections.abc import Iterator
 
 from nanoscope.config import TrainConfig
 from nanoscope.messages import Message
@@ -42,7 +43,7 @@ def save_seconds(size: int) -> float:
 
 def warnings(
     config: TrainConfig, expected: Forecast, memory: Memory | None = None, micro_batch: int = 0, world: int = 1
-) -> list[Message]:
+) -> Iterator[Message]:
     """Warnings about a forecast that is absurd, each with the settings that make it sensible."""
     before, available = config.sequences_per_step, expected.memory_available or 0
     seconds, epochs = expected.step_seconds or 0.0, expected.epochs_per_step or 0.0
@@ -59,33 +60,25 @@ def warnings(
         batch_size = min(fitting, sequences, micro_batch or config.batch_size)
         flags = f"--batch_size={batch_size} --gradient_accumulation_steps={math.ceil(sequences / batch_size)}"
         advice = Message("use {flags}", flags=flags)
-    found = []
     if memory and too_large:
-        found.append(
-            Message(
-                "training needs about {need:.1f} of the {available:.1f} GB of memory; {advice}",
-                need=memory.total(micro_batch) / 1e9,
-                available=available / 1e9,
-                advice=advice,
-            )
+        yield Message(
+            "training needs about {need:.1f} of the {available:.1f} GB of memory; {advice}",
+            need=memory.total(micro_batch) / 1e9,
+            available=available / 1e9,
+            advice=advice,
         )
     if share < 1:
-        found.append(
-            Message(
-                "an iteration takes about {seconds:compact} and reads the training split {epochs:.3g} times; {advice}",
-                seconds=seconds,
-                epochs=epochs,
-                advice=advice,
-            )
+        yield Message(
+            "an iteration takes about {seconds:compact} and reads the training split {epochs:.3g} times; {advice}",
+            seconds=seconds,
+            epochs=epochs,
+            advice=advice,
         )
     if (expected.seconds or 0.0) > LONG_RUN and not needs_smaller_model:
         steps = max(int(GOOD_RUN / better), 1)
-        found.append(
-            Message(
-                "the run takes about {seconds:compact}; use {flag} to end after about {shorter:compact}",
-                seconds=expected.seconds,
-                flag=f"--max_iters={expected.step + steps}",
-                shorter=steps * better,
-            )
+        yield Message(
+            "the run takes about {seconds:compact}; use {flag} to end after about {shorter:compact}",
+            seconds=expected.seconds,
+            flag=f"--max_iters={expected.step + steps}",
+            shorter=steps * better,
         )
-    return found

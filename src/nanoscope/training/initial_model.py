@@ -106,10 +106,11 @@ def shared_tokens(model: OpenedModel, dataset: Dataset) -> tuple[Tensor | None, 
     if model.tokenizer is None or dataset.tokenizer is None:
         check_vocabulary(dataset, model.config.vocab_size, model.name)
         nameless = model.name if model.tokenizer is None else dataset.folder
-        unknown = Message("the tokenizer of {name} is unknown", name=nameless)
-        return None, [
-            Message("{unknown}: its token ids are taken to mean the same as those of the model", unknown=unknown)
-        ]
+        note = Message(
+            "the tokenizer of {name} is unknown: its token ids are taken to mean the same as those of the model",
+            name=nameless,
+        )
+        return None, [note]
     if model.tokenizer.to_json() == dataset.tokenizer.to_json():
         return None, []
     _check_kinds(model.name, model.tokenizer.kind, dataset.folder, dataset.tokenizer.kind)

@@ -240,21 +240,21 @@ def _print_closing(terminal: Terminal, closing: Closing, folder: str) -> None:
 def _check(run: Run, end: End) -> None:
     """Raise JobError if the loss was not finite, or if the last checkpoint could not be saved."""
     folder, last = str(run.folder.path), read_pointer(run.folder.checkpoints, LAST)
-    flags = flags_to_continue(run.config, run.for_session, "interrupted")  # not further than it should go
-    anew = shlex.join(["nanoscope", "train", folder, "--init_from=auto"])  # the log stays, and is continued
-    again = resume_command(folder, flags) if last else anew
-    if end.reason == "non_finite":
+    kept = Message("Nothing was saved before that")
+    command = shlex.join(["nanoscope", "train", folder, "--init_from=auto"])  # the log stays, and is continued
+    if last:
         kept = Message("The last good checkpoint, {last}, is intact", last=last)
-        kept = kept if last else Message("Nothing was saved before that")
+        flags = flags_to_continue(run.config, run.for_session, "interrupted")  # not further than it should go
+        command = resume_command(folder, flags)
+    if end.reason == "non_finite":
         raise JobError(
             "the loss is not finite at iteration {step}: training stopped without saving\n"
             "{kept}. Try lower learning rates: {command}",
             step=end.step,
             kept=kept,
-            command=f"{again} --lr_scale={run.config.lr_scale / 10:g}",
+            command=f"{command} --lr_scale={run.config.lr_scale / 10:g}",
         )
     if run.processes.first and end.step > 0 and end.saved_step != end.step and end.reason != "eval_only":
-        kept = Message("the newest complete one is {last}", last=last) if last else Message("there is none")
         raise JobError(
-            "the last checkpoint could not be saved; {kept}\nMake room, then: {command}", kept=kept, command=again
+            "the last checkpoint could not be saved\n{kept}. Make room, then: {command}", kept=kept, command=command
         )

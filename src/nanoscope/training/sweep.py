@@ -1,7 +1,6 @@
 """A sweep: a grid of runs, each trained by a process of its own, in a folder of its own."""
 
 import itertools
-import math
 import os
 import re
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 
@@ -28,23 +27,19 @@ from nanoscope.training.console import stages
 from nanoscope.training.run_folder import RunFolder, lock_folder
 from nanoscope.training.stopping import StopRequest
 
-MOST_RUNS = 1000
 LONGEST_NAME = 100  # characters of a folder's name
 SHORT_KEYS = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "bs"}
 POLL_SECONDS = 0.2
 NO_DIRECTIONS = dict.fromkeys([0x200F, 0x2068, 0x2069])  # the marks of right-to-left text
 
-Status = Literal["finished", "failed", "stopped", "missing"]
-"""How far a run is on disk. stopped: it can be resumed."""
-STATES: dict[Status, Message] = {
+# How far a run is on disk. stopped: it can be resumed.
+STATES = {
     "finished": Message("finished"),
     "failed": Message("failed"),
     "stopped": Message("to resume"),
     "missing": Message("to train"),
 }
-DONE: tuple[Status, ...] = ("finished", "failed")
-Arguments = tuple[str, ...]
-"""Arguments of `nanoscope train`."""
+DONE = ("finished", "failed")
 
 
 @dataclass
@@ -53,16 +48,17 @@ class SweepRun:
 
     name: str
     folder: Path
-    arguments: Arguments
+    arguments: tuple[str, ...]
+    """Of `nanoscope train`."""
     settings: dict[str, Any]  # those that the sweep varies
     config: TrainConfig = field(repr=False)
-    status: Status = "missing"
+    status: str = "missing"
     reason: Shown | None = None
     """Why it failed."""
     step: int | None = None
     best_val_loss: float | None = None
 
-    def look(self) -> Status:
+    def look(self) -> str:
         """Read from its folder how far the run is."""
         seen = summary_of(self.folder)
         self.step, self.best_val_loss = seen.step, seen.best
@@ -134,9 +130,6 @@ def plan_sweep(arguments: Sequence[str]) -> Sweep:
     """A run for each combination of values. Raises UsageError for the first that can't be trained."""
     grid = list(_grid(arguments))
     varied = [key for key, values in grid if len(values) > 1]
-    total = math.prod(len(values) for _, values in grid)
-    if total > MOST_RUNS:
-        raise UsageError("that is {total:,} runs, more than {most:,}: list fewer values", total=total, most=MOST_RUNS)
     combinations = [(arguments, resolve(arguments)) for arguments in itertools.product(*(values for _, values in grid))]
     if not varied:
         raise UsageError(

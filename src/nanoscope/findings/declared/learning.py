@@ -80,7 +80,7 @@ class Evaluations(Finding):
 
     def _last(self) -> Said:
         if self.last_val is None:
-            return None
+            return Message("Validation loss: not a number at {last_step:at}")
         if self.metric == "bpb":
             return Message("Validation: {last_val:loss} bits per byte at {last_step:at}")
         if self.stderr is None:
@@ -90,6 +90,8 @@ class Evaluations(Finding):
     def _best(self) -> Said:
         if self.count == 1:
             return Message("; the only evaluation.")
+        if self.best_val is None:
+            return Message("; no evaluation gave a number.")
         if self.best_step == self.last_step:
             return Message("; the best so far.")
         return Message("; the best was {best_val:loss} at {best_step:at}.")
