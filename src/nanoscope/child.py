@@ -9,8 +9,8 @@ structs), and yields an answer to each question. The process ends with the funct
 `close`. Nothing here imports torch.
 """
 
-import importlib
 import os
+import pkgutil
 import queue
 import signal
 import sys
@@ -39,7 +39,7 @@ class ChildError(JobError):
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    answer: msgspec.Raw = msgspec.Raw()
+    answer: Any = None
     problem: str = ""
     out_of_memory: bool = False
 
@@ -78,7 +78,7 @@ class Child:
         found = msgspec.json.decode(line, type=_Line)
         if found.problem:
             raise ChildError(found.problem, out_of_memory=found.out_of_memory)
-        return msgspec.json.decode(found.answer, type=kind)
+        return msgspec.convert(found.answer, kind)
 
     def close(self) -> None:
         """Kill the process and its descendants, and wait until they are gone."""
@@ -123,15 +123,13 @@ def main(function: str) -> None:
         os._exit(1)  # Windows
 
     def write(line: _Line) -> None:
-        lines.write(msgspec.json.encode(line) + b"\n")
+        lines.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
         lines.flush()
 
     threading.Thread(target=read, daemon=True).start()
-    module, _, name = function.partition(":")
     try:
-        serve = getattr(importlib.import_module(module), name)
-        for answer in serve(iter(questions.get, None)):
-            write(_Line(msgspec.Raw(msgspec.json.encode(answer, enc_hook=str))))
+        for answer in pkgutil.resolve_name(function)(iter(questions.get, None)):
+            write(_Line(answer))
     except Exception as error:
         said = str(error).strip() or type(error).__name__
         memory = OUT_OF_MEMORY.search(f"{type(error).__name__}: {said}") is not None

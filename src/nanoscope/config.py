@@ -36,18 +36,20 @@ POSITIVE = Range(Message("positive"), lambda number: number > 0)
 NOT_NEGATIVE = Range(Message("0 or greater"), lambda number: number >= 0)
 FRACTION = Range(Message("at least 0 and less than 1"), lambda number: 0 <= number < 1)
 
-Holds = Literal["run", "invocation"]
-"""How long a value holds that is typed on a resume.
-
-run: for good. It says what the run computes, measures or keeps, and config.toml records it.
-invocation: for this invocation only. It says how the run is carried out: where, and how often it reports.
-"""
-
 
 def _setting(
-    group: str, default: Any, help: str, accepts: Range | None = None, recipe: str = "", holds: Holds = "run"
+    group: str,
+    default: Any,
+    help: str,
+    accepts: Range | None = None,
+    recipe: str = "",
+    holds: Literal["run", "invocation"] = "run",
 ) -> Any:
-    """One setting. `recipe` names the only recipe that uses it."""
+    """One setting. `recipe` names the only recipe that uses it, `holds` how long a value counts, typed on a resume.
+
+    run: for good. It says what the run computes, measures or keeps, and config.toml records it.
+    invocation: for this invocation only. It says how the run is carried out: where, and how often it reports.
+    """
     help += f" (only for recipe={recipe})" if recipe else ""
     metadata = {"group": group, "help": help, "accepts": accepts, "recipe": recipe, "holds": holds}
     return field(default=default, metadata=metadata)

@@ -2,7 +2,6 @@
 spike. They rest on robust statistics, in plain Python: numpy alone would take a third of `explain`'s start.
 """
 
-from array import array
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
@@ -57,16 +56,12 @@ def sample_of(values: Sequence[float]) -> Sequence[float]:
     return values if len(values) <= ENOUGH else [values[i] for i in spread_indices(len(values))]
 
 
+@lru_cache(maxsize=4)  # a long run asks again and again for the same two or three
 def spread_indices(count: int, enough: int = ENOUGH) -> Sequence[int]:
     """All indices; of very many, a part that keeps step with no period (multiples of the golden section)."""
-    return range(count) if count <= enough else _spread(count, enough)
-
-
-@lru_cache(maxsize=16)  # a long run asks again and again for the same two or three
-def _spread(count: int, enough: int) -> "array[int]":
-    return array("q", [int(part * count) for part in _spread_parts(enough)])
+    return range(count) if count <= enough else [int(part * count) for part in _spread(enough)]
 
 
 @cache
-def _spread_parts(enough: int) -> list[float]:
+def _spread(enough: int) -> list[float]:
     return sorted(i * GOLDEN % 1.0 for i in range(enough))

@@ -4,8 +4,8 @@
     Message("{n} run", "{n} runs", n=len(runs))
     joined(", ", messages)
 
-Any room makes messages; only the command line knows the language, and calls `use`. `str(message)` is English, for files
-and for programs; `shown(message)` is for people.
+Any room makes messages; only the command line knows the language, and sets `current`. `str(message)` is English, for
+files and for programs; `to_print(message)` is for people.
 
 A value may itself be a message. What follows the colon of a placeholder is a method of `Writer` with a digit for its
 second argument (`{loss:number2}`), a noun (`{evaluations:#evaluation}` is '1 evaluation' or '3 evaluations'), or a
@@ -368,23 +368,9 @@ class Writer:
         return low if low == high else self.say("{low} to {high}", low=low, high=high)
 
 
-_writer = ENGLISH = Writer()
-
-
-def use(writer: Writer) -> None:
-    """Show messages in this language from now on."""
-    global _writer
-    _writer = writer
-
-
-def writer() -> Writer:
-    """The language in use."""
-    return _writer
-
-
-def shown(text: object) -> str:
-    """A message as the user reads it."""
-    return _writer.render(text) if isinstance(text, Message) else str(text)
+ENGLISH = Writer()
+current = ENGLISH
+"""The language that messages are shown in; the command line sets it."""
 
 
 def language_code(wanted: str) -> str | None:
@@ -413,15 +399,15 @@ def printable(text: str) -> str:
 def to_print(text: object) -> str:
     """Return a message in the user's language that is safe to print."""
     if isinstance(text, Message):
-        return shown(text)  # has made the values safe; escaping all of it would hit the isolates around them
-    isolates = "\u2068\u2069" if _writer.right_to_left else ""  # of another process
+        return current.render(text)  # has made the values safe; escaping all of it would hit the isolates around them
+    isolates = "\u2068\u2069" if current.right_to_left else ""  # of another process
     return _UNSAFE.sub(lambda match: match[0] if match[0] in isolates else _symbol(match), str(text))
 
 
 def on_terminal(text: object) -> str:
     """Return the same, where lines that go from right to left begin with a mark that says so."""
     written = to_print(text)
-    marked = _writer.right_to_left and isinstance(text, Message)
+    marked = current.right_to_left and isinstance(text, Message)
     return re.sub("^(?=.)", RIGHT_TO_LEFT_MARK, written, flags=re.MULTILINE) if marked else written
 
 

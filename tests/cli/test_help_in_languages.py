@@ -97,11 +97,11 @@ def test_lines_in_arabic_begin_at_the_right_and_their_isolates_are_closed(
 
 
 def test_names_keep_their_direction_and_the_sentence_its_punctuation() -> None:
-    messages.use(Language("ar"))
+    messages.current = Language("ar")
     try:
         text = Help().translated("مثل --field، أو (nanoscope help train). ثم: x.")
     finally:
-        messages.use(messages.ENGLISH)
+        messages.current = messages.ENGLISH
     text = text.replace(ISOLATE, "<").replace(END_ISOLATE, ">").replace(GLUE, " ")
     assert text == "مثل <--field>، أو (<nanoscope help train>). ثم: <x>."
 

@@ -52,12 +52,6 @@ def test_tokens_are_read_across_shards(tmp_path, text_of, monkeypatch):
         assert train.read(start, count).tolist() == whole[start : start + count].tolist()
 
 
-@pytest.mark.parametrize(("start", "count"), [(-1, 2), (0, 0), (0, 10**9)])
-def test_reading_outside_a_split_is_an_error(prepared, start, count):
-    with pytest.raises(IndexError):
-        open_dataset(prepared).splits["train"].read(start, count)
-
-
 def test_a_dataset_knows_its_folder_and_vocabulary(prepared):
     dataset = open_dataset(prepared)
     assert (dataset.folder, dataset.vocab_size) == (prepared, dataset.tokenizer.vocab_size)

@@ -197,15 +197,18 @@ def fingerprint(run: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_an_arm_has_the_weights_of_such_a_run_to_the_last_bit_whatever_was_trained_before(folder: Folder) -> None:
+def test_an_arm_has_the_weights_of_such_a_run_to_the_last_bit_whatever_was_trained_before(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with chdir(folder.path):
         config = replace(resolve(["run"]).config, dataset="data/tiny")
-        arms = Arms(config)
+        arms, engines = Arms(config), []
+        set_up = arms.place.set_up
+        monkeypatch.setattr(arms.place, "set_up", lambda config: engines.append(found := set_up(config)) or found)
         arms.train(replace(config, seed=5, lr_scale=3.0, batch_size=2), windows=8)
         arms.train(config)
     saved = load_file(folder.path / "run/checkpoints/step-000020/model.safetensors")
-    assert arms.engine is not None
-    weights = arms.engine.plain_model.state_dict()
+    weights = engines[-1][0].plain_model.state_dict()
     assert saved
     assert all((weights[name] == value).all() for name, value in saved.items())
 

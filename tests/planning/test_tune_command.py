@@ -36,11 +36,11 @@ def test_a_rig_measures_iterations_and_evaluations_and_says_why_it_ended(folder:
     figures = rig.measure(0.01)
     assert 0 < figures.step < 10
     assert 0 < figures.window < figures.run
-    rig.child.process.kill()
+    rig.process.kill()
     with pytest.raises(ChildError, match="it does not fit into memory: the system ended the process"):
         rig.measure(0.01)
     rig.close()
-    assert not rig.child.process.is_running()
+    assert not rig.process.is_running()
 
 
 @pytest.mark.slow

@@ -41,9 +41,9 @@ def english_words(text: str) -> set[str]:
 
 @pytest.fixture(params=TRANSLATED)
 def language(request: pytest.FixtureRequest) -> Iterator[Language]:
-    messages.use(Language(request.param))
+    messages.current = Language(request.param)
     yield Language(request.param)
-    messages.use(messages.ENGLISH)
+    messages.current = messages.ENGLISH
 
 
 EVENTS: list[e.AnyEvent] = [

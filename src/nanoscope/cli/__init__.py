@@ -164,7 +164,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         return _fail(_unexpected(error), 1)
     finally:
-        messages.use(messages.ENGLISH)
+        messages.current = messages.ENGLISH
         os.environ[messages.VARIABLE] = before
 
 
@@ -229,7 +229,7 @@ def _choose_language(wanted: str | None) -> None:
     if (messages.language_code(named) if named else messages.language_of_locale()) != "en":
         from nanoscope.words.language import choose_language
 
-        messages.use(choose_language())
+        messages.current = choose_language()
 
 
 def _unknown_command(words: list[str]) -> UsageError:
@@ -271,7 +271,7 @@ def _underscored(word: str) -> str:
 
 def _fail(message: Message, status: int) -> int:
     """Print the message. In a right-to-left language every line begins with a mark of that direction."""
-    mark = "\u200f" if messages.writer().right_to_left else ""
+    mark = "\u200f" if messages.current.right_to_left else ""
     first, *rest = to_print(message).splitlines() or ["failed"]
     try:
         print(f"{mark}nanoscope: {first}", *(f"{mark}  {line}" for line in rest), sep="\n", file=sys.stderr)

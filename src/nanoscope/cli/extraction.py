@@ -34,13 +34,13 @@ def pieces() -> list[str]:
     recorder = _Recorder()
     shown = [[], ["--help"], ["train", "--help"], *([command, cli.HELP_ALL] for command in cli.COMMANDS)]
     shown += [["presets"], *(["presets", preset] for preset in presets())]
-    messages.use(recorder)
+    messages.current = recorder
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             for words in shown:
                 cli.call(words)
     finally:
-        messages.use(messages.ENGLISH)
+        messages.current = messages.ENGLISH
     return list(recorder.pieces)
 
 

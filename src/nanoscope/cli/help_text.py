@@ -38,7 +38,7 @@ class Help:
     """Lays out English help in the user's language. cyclopts calls it, too, to show the help of a command."""
 
     def __init__(self) -> None:
-        self.language = messages.writer()
+        self.language = messages.current
         self.isolate = self.language.isolate
         self.mark = messages.RIGHT_TO_LEFT_MARK if self.language.right_to_left else ""
         self.width = max(shutil.get_terminal_size((100, 24)).columns, 40)
@@ -137,9 +137,9 @@ def with_options(command: Callable[..., Any], options: Mapping[str, Any]) -> Cal
 
 def other_languages() -> str:
     """How to get the other languages, each in its own script, for those who do not read the one they see."""
-    current = messages.writer().code
+    current = messages.current.code
     others = {code: name for code, name in messages.LANGUAGES.items() if code != current}
     lines = [f"{INDENT}{f'nanoscope --lang {code}':<36} {name}" for code, name in others.items()]
-    if messages.writer() is not messages.ENGLISH:
+    if messages.current is not messages.ENGLISH:
         lines.append(Help().text(f"{INDENT}{f'export {messages.VARIABLE}={current}':<36}   always in this language"))
     return "\n".join(lines)

@@ -82,7 +82,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _toml(text: str) -> str:
     """A preset with its comments in the user's language."""
-    if messages.writer() is messages.ENGLISH:
+    if messages.current is messages.ENGLISH:
         return text
     help = Help()
     comment, settings = re.fullmatch(r"((?:#.*\n)*)((?s:.*))", text).groups()  # type: ignore[union-attr]

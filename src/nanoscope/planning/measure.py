@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import torch
 
-from nanoscope.config import TrainConfig, build
+from nanoscope.config import TrainConfig
 from nanoscope.config_sources import Resolved
 from nanoscope.data.dataset import Dataset, TokenSplit, open_dataset
 from nanoscope.data.loader import Batch
@@ -91,9 +91,9 @@ def measure(engine: Engine, next_batches: Callable[[], list[Batch]], seconds: fl
 def serve(questions: Iterator[Any]) -> Iterator[Facts | Figures]:
     """The child of rig.py. The first question is the job, every other the seconds of a measurement."""
     job = msgspec.convert(next(questions), Job)
-    config = build(job.config)
-    left = left_to_do(config, 0)
-    config = replace(with_shape_of_weights(Resolved(config, "", typed={}, given=job.config)), init_from="scratch")
+    left = left_to_do(job.config, 0)
+    shaped = with_shape_of_weights(Resolved(job.config, "", typed={}, given=vars(job.config)))
+    config = replace(shaped, init_from="scratch")
     place = Workplace(config, job.data, job.vocab_size)
     engine, data = place.set_up(config)
     evaluator = data.evaluator

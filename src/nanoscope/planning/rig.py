@@ -3,7 +3,6 @@
 This is the parent's side, which imports no torch; the child's is `serve` in measure.py.
 """
 
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ TIMEOUT_SECONDS = 600.0
 class Job(msgspec.Struct):
     """What the child is set up for."""
 
-    config: dict[str, Any]
+    config: TrainConfig
     data: str
     """The folder of a prepared dataset; '': random tokens of a vocabulary of `vocab_size`."""
     vocab_size: int
@@ -56,21 +55,20 @@ class Figures(msgspec.Struct, frozen=True):
     """The most memory of the device that the process had; of a CPU, its own."""
 
 
-class Rig:
-    """The parent's side of the process. `close` ends it."""
+class Rig(Child):
+    """The parent's side of the process."""
 
     def __init__(
         self, config: TrainConfig, data: str | None = None, vocab_size: int = 0, limit_seconds: float = 0.0
     ) -> None:
         make_cpu_ready(config.device, config.dtype, training=True)  # the child has its environment from here
-        self.child = Child("nanoscope.planning.measure:serve")
-        self.close = self.child.close
-        job = Job(asdict(config), config.dataset if data is None else data, vocab_size, limit_seconds)
+        super().__init__("nanoscope.planning.measure:serve")
+        job = Job(config, config.dataset if data is None else data, vocab_size, limit_seconds)
         try:
-            self.facts = self.child.ask(job, Facts, timeout=TIMEOUT_SECONDS)
+            self.facts = self.ask(job, Facts, timeout=TIMEOUT_SECONDS)
         except BaseException:
             self.close()
             raise
 
     def measure(self, seconds: float) -> Figures:
-        return self.child.ask(seconds, Figures, timeout=TIMEOUT_SECONDS)
+        return self.ask(seconds, Figures, timeout=TIMEOUT_SECONDS)

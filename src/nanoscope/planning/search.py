@@ -152,10 +152,15 @@ class Search(ABC):
         amount = Message(template.template, size=size if gain.pairs == 1 else f"{size} ± {error}")
         return {"label": label, "amount": amount}
 
+    @property
+    def settings(self) -> Settings:
+        """The changes that were confirmed."""
+        return differences(self.best, self.run)
+
     def document(self) -> dict[str, object]:
         """As JSON (docs/try.md)."""
         stopped = self.stopped and str(self.stopped)
-        return {"settings": differences(self.best, self.run), "findings": self.findings, "stopped": stopped}
+        return {"settings": self.settings, "findings": self.findings, "stopped": stopped}
 
 
 def differences(config: TrainConfig, run: TrainConfig) -> Settings:

@@ -21,7 +21,6 @@ from nanoscope.messages import Message
 from nanoscope.optim.schedule import learning_rate
 from nanoscope.planning.measure import Workplace
 from nanoscope.planning.search import Search, Settings, differences, flags
-from nanoscope.training.engine import Engine
 from nanoscope.training.evaluate import evaluation_starts
 
 QUESTIONS = "warm_up", "lower_rate", "higher_rate", "larger_batch", "smaller_batch", "dropout"
@@ -68,13 +67,11 @@ class Arms:
 
     def __init__(self, run: TrainConfig) -> None:
         self.place = Workplace(run, run.dataset)
-        self.engine: Engine | None = None
 
     def train(self, config: TrainConfig, windows: int = 0) -> Outcome:
         """`windows`: 0 if only the time is wanted."""
-        self.engine, data = self.place.set_up(config)
-        engine, evaluator, guessing = self.engine, data.evaluator, math.log(self.place.dataset.vocab_size)
-        times = []
+        engine, data = self.place.set_up(config)
+        evaluator, guessing, times = data.evaluator, math.log(self.place.dataset.vocab_size), []
         with closing(data):
             for step in range(config.max_iters):
                 done = engine.step(data.loader.next(), step, learning_rate(step, config))
@@ -185,7 +182,7 @@ class Trials(Search):
 
     def command(self, folder: Path) -> str | None:
         """How to train the run with what was confirmed; None if nothing was."""
-        changed = flags(differences(self.best, self.run))
+        changed = flags(self.settings)
         out = folder.parent / f"{folder.resolve().name}-tried"
         where = ["nanoscope", "train", str(folder), f"--out_dir={out}", f"--dataset={self.run.dataset}"]
         return f"{shlex.join(where)} {changed}" if changed else None

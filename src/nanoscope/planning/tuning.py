@@ -68,11 +68,6 @@ class Tuner(Search):
         finally:
             self._close()
 
-    @property
-    def settings(self) -> Settings:
-        """The changes that were confirmed."""
-        return differences(self.best, self.run)
-
     def worth(self, question: str) -> float:
         return DTYPE_WORTH if question == "dtype" else WORTH
 

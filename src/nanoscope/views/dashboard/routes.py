@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from nanoscope.errors import JobError
 from nanoscope.findings.analyse import Options
-from nanoscope.messages import LANGUAGES, printable, shown
+from nanoscope.messages import LANGUAGES, printable, to_print
 from nanoscope.runs.events import NewerVersionError
 from nanoscope.views.dashboard.folder import ListedRun, WatchedFolder
 from nanoscope.views.dashboard.guard import Guard
@@ -215,7 +215,7 @@ class Dashboard:
         try:
             first = await beginning
         except JobError as error:
-            return _json({"error": "sample", "message": shown(error.text)}, 422)
+            return _json({"error": "sample", "message": to_print(error.text)}, 422)
 
         async def text() -> AsyncIterator[str]:
             try:
@@ -255,7 +255,7 @@ def make_app(
             case StillReadingError():
                 return _json({"done": error.done, "of": error.of}, 202)
             case NewerVersionError():
-                return _json({"error": "newer", "message": shown(error.text)}, 422)
+                return _json({"error": "newer", "message": to_print(error.text)}, 422)
             case JobError():  # nothing in it that can be read
                 return _json({"error": "no_training"}, 422)
         print(f"nanoscope: {request.url.path}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -1,0 +1,23 @@
+# What `import nanoscope` offers: type checkers read this file, and __init__.py the names in it.
+from nanoscope.api.comparing import compare as compare
+from nanoscope.api.datasets import prepare as prepare
+from nanoscope.api.evaluating import evaluate as evaluate
+from nanoscope.api.explaining import Explanation as Explanation
+from nanoscope.api.explaining import explain as explain
+from nanoscope.api.frames import frame as frame
+from nanoscope.api.logs import read as read
+from nanoscope.api.models import Model as Model
+from nanoscope.api.models import load as load
+from nanoscope.api.planning import Tried as Tried
+from nanoscope.api.planning import plan as plan
+from nanoscope.api.planning import try_ as try_
+from nanoscope.api.reporting import report as report
+from nanoscope.api.runs import Run as Run
+from nanoscope.api.runs import list_runs as list_runs
+from nanoscope.api.runs import sweep as sweep
+from nanoscope.api.runs import train as train
+from nanoscope.api.shown import Answer as Answer
+from nanoscope.errors import JobError as JobError
+from nanoscope.errors import UsageError as UsageError
+from nanoscope.runs.run import Log as Log
+from nanoscope.version import __version__ as __version__
