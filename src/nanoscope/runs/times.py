@@ -48,8 +48,9 @@ def _of_column(column: Column, rows: Rows, means: dict[str, Any], begins_at_zero
     if inverse:
         return [Reading(Times(inverse, "printed", False, resolution), "the printed rate", "rate")]
     elapsed = column.role in ("elapsed_s", "bare_elapsed")
+    moving = [a for a, b in pairwise([*values, NAN]) if a != b] if by_the_second else values
     if (
-        (runs_on([a for a, b in pairwise([*values, NAN]) if a != b] if by_the_second else values) and not means.keys() & {"time_of_step", "time_of_line"})
+        (runs_on(moving) and not means.keys() & {"time_of_step", "time_of_line"})
         or (elapsed and (len(values) <= 3 or column.rises() >= 0.5))
         or (rows.pace and abs(1 - rows.pace * (steps[-1] - steps[0]) / ((values[-1] - values[0]) or NAN)) < 0.1)
     ):
