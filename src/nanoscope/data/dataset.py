@@ -100,7 +100,7 @@ class TokenSplit:
                 )
             parts.append(part)
             start, count, shard = start + part.size, count - part.size, shard + 1
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.concatenate(parts)
 
 
 def mapped(files: Sequence[Path], vocab_size: int) -> TokenSplit:
