@@ -88,12 +88,17 @@ def test_what_explains_a_log_never_imports_torch(child_environment: dict[str, st
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the sdist, as those do who install from it."""
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("hatchling, which builds the wheel, is not installed")
     folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
+    done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,) = folder.glob("nanoscope-*.tar.gz")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
-    done = subprocess.run([*pip, "wheel", *options, str(ROOT)], capture_output=True, text=True, cwd=folder)
+    done = subprocess.run([*pip, "wheel", *options, str(sdist)], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = folder.glob("nanoscope-*.whl")
     return built

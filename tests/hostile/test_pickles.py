@@ -144,7 +144,7 @@ def test_a_checkpoint_whose_keys_have_equal_hashes_takes_no_time(
 ) -> None:
     entries = b"".join(number + end_of_key + b"N" for number in EQUAL_HASHES)
     zipped(b"\x80\x02}(" + entries + b"u.", tmp_path / "ckpt.pt")
-    refused(read_nanogpt, tmp_path, marker)
+    refused(read_nanogpt, tmp_path / "ckpt.pt", marker)
 
 
 def test_metadata_that_asks_for_a_huge_memo_takes_no_memory(
@@ -200,13 +200,13 @@ def test_a_checkpoint_runs_nothing(name: str, writer: str, tmp_path: Path, marke
     for content in (attack, {"model": {"transformer.wte.weight": attack}, "model_args": ARGUMENTS}):
         WRITERS[writer](content, tmp_path / "ckpt.pt")
         marker.unlink(missing_ok=True)
-        assert "nothing in it was run" in refused(read_nanogpt, tmp_path, marker)
+        assert "nothing in it was run" in refused(read_nanogpt, tmp_path / "ckpt.pt", marker)
 
 
 @pytest.mark.parametrize("name", sorted(OPCODES))
 def test_a_checkpoint_of_strange_opcodes_is_refused_at_once(name: str, tmp_path: Path, marker: Path) -> None:
     zipped(OPCODES[name], tmp_path / "ckpt.pt")
-    refused(read_nanogpt, tmp_path, marker)
+    refused(read_nanogpt, tmp_path / "ckpt.pt", marker)
 
 
 def test_a_checkpoint_that_expands_to_gigabytes_is_refused_first(tmp_path: Path, marker: Path) -> None:
@@ -216,14 +216,14 @@ def test_a_checkpoint_that_expands_to_gigabytes_is_refused_first(tmp_path: Path,
     ):
         for _ in range(64):
             member.write(b"N" * (1 << 20))
-    assert "larger than the file" in refused(read_nanogpt, tmp_path, marker)
+    assert "larger than the file" in refused(read_nanogpt, tmp_path / "ckpt.pt", marker)
 
 
 def test_expanded_tensors_are_not_compared_element_by_element(tmp_path: Path, marker: Path) -> None:
     endless = torch.zeros(1, 1).expand(10**9, 10**3)
     weights = {"transformer.wte.weight": endless, "lm_head.weight": endless}
     torch.save({"model": weights, "model_args": ARGUMENTS}, tmp_path / "ckpt.pt")
-    assert "larger than the file" in refused(read_nanogpt, tmp_path, marker)
+    assert "larger than the file" in refused(read_nanogpt, tmp_path / "ckpt.pt", marker)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_expanded_tensors_are_not_compared_element_by_element(tmp_path: Path, ma
 )
 def test_tensors_of_other_kinds_are_refused(tensor: torch.Tensor, tmp_path: Path, marker: Path) -> None:
     torch.save({"model": {"transformer.wte.weight": tensor}, "model_args": ARGUMENTS}, tmp_path / "ckpt.pt")
-    refused(read_nanogpt, tmp_path, marker)
+    refused(read_nanogpt, tmp_path / "ckpt.pt", marker)
 
 
 ENTRIES = b"".join(struct.pack("<BiB", ord("J"), number, ord("N")) for number in range(20_000))
@@ -252,8 +252,8 @@ def test_a_checkpoint_of_a_few_bytes_does_not_take_gigabytes(
     name: str, tmp_path: Path, extra_megabytes: Callable[..., float]
 ) -> None:
     zipped(b"\x80\x02]" + BOMBS[name] + b".", tmp_path / "ckpt.pt")
-    imports = "from nanoscope.interop.nanogpt import read_nanogpt"
-    assert extra_megabytes(imports, f"read_nanogpt({str(tmp_path)!r}); raise JobError('')") < 100
+    imports = "from pathlib import Path; from nanoscope.interop.nanogpt import read_nanogpt"
+    assert extra_megabytes(imports, f"read_nanogpt(Path({str(tmp_path / 'ckpt.pt')!r})); raise JobError('')") < 100
 
 
 def test_a_tensor_that_claims_more_than_the_file_holds_takes_no_memory(
@@ -270,8 +270,8 @@ def test_a_tensor_that_claims_more_than_the_file_holds_takes_no_memory(
     zipped(b"\x80\x02}X\x05\0\0\0model" + tensor + b"s.", tmp_path / "ckpt.pt")
     with zipfile.ZipFile(tmp_path / "ckpt.pt", "a") as archive:
         archive.writestr("archive/data/0", b"\0" * 64)
-    imports = "from nanoscope.interop.nanogpt import read_nanogpt"
-    assert extra_megabytes(imports, f"read_nanogpt({str(tmp_path)!r})") < 100
+    imports = "from pathlib import Path; from nanoscope.interop.nanogpt import read_nanogpt"
+    assert extra_megabytes(imports, f"read_nanogpt(Path({str(tmp_path / 'ckpt.pt')!r}))") < 100
 
 
 @pytest.mark.parametrize("name", ["data.pkl", "DATA.PKL", "Data.pkl"])
@@ -279,4 +279,4 @@ def test_the_pickle_of_a_checkpoint_is_checked_under_any_name_that_torch_accepts
     name: str, tmp_path: Path, marker: Path
 ) -> None:
     zipped(b"\x80\x02cbuiltins\nbytearray\nK\x05\x85R.", tmp_path / "ckpt.pt", name=name)
-    assert "it asks for 'builtins.bytearray'" in refused(read_nanogpt, tmp_path, marker)
+    assert "it asks for 'builtins.bytearray'" in refused(read_nanogpt, tmp_path / "ckpt.pt", marker)

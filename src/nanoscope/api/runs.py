@@ -68,11 +68,11 @@ def sweep(preset: str | os.PathLike[str] = "laptop", *, jobs: int = 1, **setting
 
 def words_of(preset: str | os.PathLike[str], settings: Mapping[str, Any]) -> list[str]:
     """The words of a command that has this preset and these settings."""
-
-    def text(value: Any) -> str:
-        return f"[{','.join(map(text, value))}]" if isinstance(value, list | tuple) else str(value)
-
-    return [os.fspath(preset), *(f"--{key}={text(value)}" for key, value in settings.items())]
+    texts = {
+        key: f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else value
+        for key, value in settings.items()
+    }
+    return [os.fspath(preset), *(f"--{key}={text}" for key, text in texts.items())]
 
 
 @contextmanager

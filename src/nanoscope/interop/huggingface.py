@@ -8,9 +8,8 @@ from torch import Tensor
 
 from nanoscope.errors import JobError
 from nanoscope.files import read_json
-from nanoscope.messages import printable
 from nanoscope.model import ModelConfig
-from nanoscope.model.weights import check_weights, read_tensors
+from nanoscope.model.weights import check_weights, read_tensors, what_is_wrong
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 # Model → the commit of its repository. What is published there later is not taken unseen.
@@ -38,8 +37,9 @@ def load_gpt2(source: str) -> tuple[ModelConfig, dict[str, Tensor]]:
         weights = from_huggingface(read_tensors(weights_file))
         check_weights(config, weights)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
-        reason = printable(" ".join(f"{type(error).__name__}: {error}".split())[:160])
-        raise JobError("{source} does not contain GPT-2 weights: {reason}", source=source, reason=reason) from None
+        raise JobError(
+            "{source} does not contain GPT-2 weights: {reason}", source=source, reason=what_is_wrong(error)
+        ) from None
     return config, weights
 
 

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from nanoscope.data.plain_pickle import load_plain
 from nanoscope.errors import JobError
-from nanoscope.messages import Message, printable
 from nanoscope.model import ModelConfig
 from nanoscope.model.checkpoint import LoadedCheckpoint, TrainingState
-from nanoscope.model.weights import check_weights
+from nanoscope.model.weights import check_weights, what_is_wrong
 
 PICKLE_LIMIT_BYTES = 4 << 20  # it holds the names and offsets of the tensors, not their values
 COMPILED = "_orig_mod."  # the prefix that torch.compile adds to every name
@@ -36,12 +35,10 @@ def read_nanogpt(file: Path, *, optimizer: bool = False) -> tuple[LoadedCheckpoi
         check_weights(config, weights)
         moments = _moments(saved["optimizer"], weights) if optimizer else {}
     except Exception as error:  # a hostile or damaged file may raise anything
-        what = " ".join(str(error).split())[:160]
         raise JobError(
-            "{file} is not a nanoGPT checkpoint, and nothing in it was run\n({error}: {reason})",
+            "{file} is not a nanoGPT checkpoint, and nothing in it was run\n({reason})",
             file=file,
-            error=type(error).__name__,
-            reason=Message("it has no {key}", key=printable(what)) if isinstance(error, KeyError) else printable(what),
+            reason=what_is_wrong(error),
         ) from None
     # Copies: nanoGPT may be training on, and would overwrite the mapped file.
     weights, moments = ({name: tensor.clone() for name, tensor in part.items()} for part in (weights, moments))

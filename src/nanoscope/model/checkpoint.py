@@ -25,7 +25,7 @@ from nanoscope.errors import JobError, UsageError
 from nanoscope.files import file_sha256, read_json
 from nanoscope.messages import Message, joined, printable
 from nanoscope.model import ModelConfig
-from nanoscope.model.weights import check_weights, read_tensors
+from nanoscope.model.weights import check_weights, read_tensors, what_is_wrong
 from nanoscope.suggest import did_you_mean_run
 
 Count = Annotated[int, Meta(ge=0, lt=2**62)]
@@ -92,10 +92,9 @@ def find_checkpoint(run: Path, wanted: str = LAST, *, optimizer: bool = True) ->
     if (folder / STATE).is_file() or (folder / WEIGHTS).is_file():
         return load_checkpoint(folder, optimizer=optimizer), []
     candidates = checkpoints_from(folder, wanted)
-    if not candidates and (available := checkpoint_folders(folder)):
-        names = ", ".join(path.name for path in available)
-        raise UsageError("{run} has no checkpoint {named!r}; it has {names}", run=run, named=wanted, names=names)
     if not candidates:
+        if names := ", ".join(path.name for path in checkpoint_folders(folder)):
+            raise UsageError("{run} has no checkpoint {named!r}; it has {names}", run=run, named=wanted, names=names)
         raise JobError(
             "{run} has no checkpoint\nA run saves one at its first evaluation, when it is stopped and when it ends.",
             run=run,
@@ -130,9 +129,8 @@ def load_checkpoint(folder: Path, *, optimizer: bool = True) -> LoadedCheckpoint
             run=state.run,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise JobError(
-            "checkpoint {folder} is incomplete or damaged: {reason}", folder=folder, reason=printable(reason[:200])
+            "checkpoint {folder} is incomplete or damaged: {reason}", folder=folder, reason=what_is_wrong(error)
         ) from None
 
 

@@ -9,11 +9,17 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from nanoscope.errors import JobError
+from nanoscope.messages import printable
 from nanoscope.model import LanguageModel, ModelConfig, build_model
 
 HEADER_LIMIT_BYTES = 4 << 20  # the header of a thousand layers takes half of it
 LAYER_TENSORS = 4  # the least that a layer has
 ROTATION_LIMIT_BYTES = 1 << 28  # the table of rotary positions isn't in the file; this is for half a million
+
+
+def what_is_wrong(error: Exception) -> str:
+    """One line about an error with a file that anyone may have written."""
+    return printable(" ".join(f"{type(error).__name__}: {error}".split())[:160])
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

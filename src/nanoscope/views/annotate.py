@@ -1,5 +1,6 @@
 """The log itself: each kind of line is explained where it first appears, and every slow step has its cause."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from nanoscope.findings.analyse import Analysis
@@ -13,11 +14,11 @@ from nanoscope.words.sentences import sentence
 
 def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequence[Analysis], page: Page) -> None:
     """Print the numbered, clean lines of `log`, each followed by its explanation if it has one."""
-    slow: dict[int, list[SlowRecord]] = {}
-    for record in (record for analysis in analyses for record in analysis.slow_steps):
-        slow.setdefault(record.step, []).append(record)
+    slow: dict[int, list[SlowRecord]] = defaultdict(list)
+    for analysis in analyses:
+        for record in analysis.slow_steps:
+            slow[record.step].append(record)
     errors = {error.line for error in log.errors}
-    mfu = [analysis.mfu for analysis in analyses if analysis.mfu is not None]
     said: set[str] = set()
     explained: set[LineKind] = set()
     for number, line in lines:
@@ -29,13 +30,14 @@ def print_annotated(lines: Iterable[tuple[int, str]], log: Log, analyses: Sequen
             _note(explain_line(kind, line, page.language), page, "cyan")
         if kind != "step" or step is None:
             continue
-        if slow.get(step):
+        if slow[step]:
             _note(sentence(slow[step].pop(0), page.language), page, "yellow")
-        for found in mfu:
+        for found in (analysis.mfu for analysis in analyses if analysis.mfu is not None):
+            fell = found.fell is not None and step == found.fell[0]
             unmeasured = found.begins_unmeasured and printed is not None and printed < 0
-            for about, is_here in ((found.falls(), found.fell and step == found.fell[0]), (PLACEHOLDER, unmeasured)):
+            for about in [found.falls()] * fell + [PLACEHOLDER] * unmeasured:
                 text = page.language.render(about, found)
-                if is_here and text not in said:
+                if text not in said:
                     said.add(text)
                     _note(text, page, "cyan")
 

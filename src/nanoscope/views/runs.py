@@ -28,7 +28,7 @@ def print_runs(runs: Sequence[RunSummary], settings: Sequence[str], page: Page) 
     headers = [say("run"), say("state"), say("step"), say("best validation"), *map(printable, settings)]
     headers += [*([say("time left")] if timed else []), say("age")]
     rows = [_row(run, settings, timed, page.language) for run in runs]
-    page.table(headers, rows, numeric=range(2, len(headers)), optional=1 + timed, whole=True)
+    page.table(headers, rows, numeric=range(2, len(headers)), optional=1 + timed)
     for run in runs:
         if run.reason:
             page.paragraph(f"{printable(run.name)}: {printable(run.reason)}", style="dim")

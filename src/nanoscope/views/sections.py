@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nanoscope.findings.analyse import Analysis
-from nanoscope.findings.declared import Diverged, Error, Finding, LogError, LossSpike, Schedule, ScheduleEnded
+from nanoscope.findings.declared import Diverged, Error, Finding, LogError, ScheduleEnded
 from nanoscope.findings.eta import Eta
 from nanoscope.findings.slow import SlowGroup
 from nanoscope.findings.timing import NormalStep
@@ -37,10 +37,20 @@ def source_line(log: Log, language: Language) -> str:
 def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str]]]:
     """Titles with their texts; texts may be empty."""
     say = language.say
+    scheduled = any(isinstance(verdict, ScheduleEnded) for verdict in analysis.verdicts)  # it says the schedule
+    broken = {verdict.step for verdict in analysis.verdicts if isinstance(verdict, Diverged)}
     learned = (
-        analysis.train_loss, analysis.evals, analysis.place, analysis.gap, _schedule(analysis), analysis.gradients,
-        *_spikes(analysis),
-    )  # fmt: skip
+        analysis.train_loss,
+        analysis.evals,
+        analysis.place,
+        analysis.gap,
+        None if scheduled else analysis.schedule,
+        analysis.gradients,
+        *[spike for spike in analysis.spikes if spike.step not in broken][:MOST_SPIKES],
+        analysis.checkpoints,
+        analysis.summary,
+        analysis.reading,
+    )
     return [
         (say("Timing"), [*_texts(language, analysis.timing, analysis.no_normal_step), *_timing(analysis, language)]),
         (
@@ -50,21 +60,9 @@ def sections(analysis: Analysis, language: Language) -> list[tuple[str, list[str
                 *_left(analysis, language),
             ],
         ),
-        (say("Learning"), _texts(language, *learned, analysis.checkpoints, analysis.summary, analysis.reading)),
+        (say("Learning"), _texts(language, *learned)),
         (say("Efficiency"), _texts(language, analysis.mfu, analysis.achieved)),
     ]
-
-
-def _schedule(analysis: Analysis) -> Schedule | None:
-    """The schedule, unless a verdict says it already."""
-    said = any(isinstance(verdict, ScheduleEnded) for verdict in analysis.verdicts)
-    return None if said else analysis.schedule
-
-
-def _spikes(analysis: Analysis) -> Sequence[LossSpike]:
-    """The spikes, without the one that the verdict is about."""
-    broken = {verdict.step for verdict in analysis.verdicts if isinstance(verdict, Diverged)}
-    return [spike for spike in analysis.spikes if spike.step not in broken][:MOST_SPIKES]
 
 
 def error_texts(analysis: Analysis, errors: Sequence[LogError], language: Language) -> list[str]:

@@ -138,12 +138,11 @@ class Page:
         rows: Sequence[Sequence[str | Text]],
         numeric: range = range(0),
         optional: int = 0,
-        whole: bool = False,
     ) -> None:
         """Print a table, or a list if a table would break.
 
-        The `numeric` columns are right-aligned. The last `optional` ones are left out where a terminal is too narrow.
-        A `whole` table is as wide as the terminal, and where it is not printed to one, as wide as it needs to be.
+        The `numeric` columns are right-aligned. The last `optional` ones are left out where a terminal is too narrow;
+        in a pipe, such a table is as wide as it needs to be.
         """
         if self.language.right_to_left or (self.width < NARROW and not optional):
             for row in rows:
@@ -153,14 +152,14 @@ class Page:
                 self.paragraph(f"{row[0]}: " + self.language.say("; ").join(cells), bullet="- ")
             return
         unlimited = self.console.options.update(width=UNLIMITED)
-        limit = self.width if not whole else self.console.width if self.console.is_terminal else UNLIMITED
+        limit = self.console.width if self.console.is_terminal else UNLIMITED
         for count in range(len(headers), len(headers) - optional - 1, -1):
             table = self._table(headers[:count], rows, numeric)
             if self.console.measure(table, options=unlimited).maximum <= limit:
                 break
-        parts = self.console.render(table, unlimited.update(width=limit))
+        parts = self.console.render(table, unlimited if optional else unlimited.update(width=self.width))
         drawn = [Segment(part.text.translate(_DRAWN), part.style, part.control) for part in parts]
-        self.console.print(Segments(drawn), end="", soft_wrap=whole)
+        self.console.print(Segments(drawn), end="", soft_wrap=bool(optional))
 
     def _table(self, headers: Sequence[str], rows: Sequence[Sequence[str | Text]], numeric: range) -> "Table":
         from rich.table import Table

@@ -97,7 +97,9 @@ class KeptLogs:
 
     def describe(self, key: str) -> list[DescribedRun]:
         """The runs of a kept log."""
-        log = self._logs[key]
+        log = self._logs.get(key)
+        if log is None:  # removed in the meantime
+            raise HTTPException(404, "gone")
         return _described(_read(zlib.decompress(log.content)), log.listed.label, log.options)
 
     def _free_name(self, name: str) -> str:

@@ -28,22 +28,19 @@ class Watcher:
 
     def __init__(self, tell: Callable[[Facts], None], root: Path) -> None:
         self._tell, self._root = tell, root
-        self._old: set[str] | None = None  # runs that were there when watching began, and were not looked at yet
+        self._began = False
         self._told: set[tuple[str, int, str]] = set()
 
     def look(self, runs: Sequence[RunSummary]) -> None:
         """Report what has happened since the last look. What was so when watching began is no news."""
-        if self._old is None:
-            self._old = {run.name for run in runs}
         for run in runs:
-            recent = time.time() - run.updated < RECENT_SECONDS
+            is_news = self._began and time.time() - run.updated < RECENT_SECONDS
             for event in _events(run):
                 known = (run.name, run.reader.sessions, event)
-                if known not in self._told:
-                    self._told.add(known)
-                    if recent and run.name not in self._old:
-                        self._tell(self._facts(run, event))
-            self._old.discard(run.name)
+                if is_news and known not in self._told:
+                    self._tell(self._facts(run, event))
+                self._told.add(known)
+        self._began = True
 
     def _facts(self, run: RunSummary, event: str) -> Facts:
         best, best_step = run.best_evaluation

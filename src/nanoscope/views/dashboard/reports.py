@@ -1,6 +1,5 @@
 """The reports of runs and of kept logs, as JSON for the page. What was read is kept, and read on as a run grows."""
 
-import math
 import os
 import threading
 import time
@@ -73,25 +72,20 @@ class Reports:
         self._known: OrderedDict[str, _Known] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()  # one computation at a time
 
-    def answer(self, names: Sequence[str], language: str) -> Payload:
-        """What the page shows of these runs, with the seconds until it may change.
+    def answer(
+        self, names: Sequence[str], language: str, languages: Sequence[str], patience: float = PATIENCE_SECONDS
+    ) -> Payload:
+        """What a page shows of these runs, with the seconds until it may change.
 
-        Long work is done in pieces: the page gets the progress so far, and asks again.
+        Long work is done in pieces: StillReadingError tells the page how far it is, and the page asks again.
         """
         began = time.thread_time()
-        payload = self.payload(names, language, (language,), PATIENCE_SECONDS)
-        payload.leisure_seconds = LEISURE * min(time.thread_time() - began, MAX_SECONDS_COUNTED)
-        return payload
-
-    def payload(
-        self, names: Sequence[str], language: str, languages: Sequence[str], patience: float = math.inf
-    ) -> Payload:
-        """What a page shows of these runs. StillReadingError if they are not all read after so many seconds."""
         with self._lock:
             described = self._describe(list(dict.fromkeys(names)), time.monotonic() + patience)
             payload = report_payload(described, language, languages)
             # What is known may be older than the files: say what is shown.
             payload.versions = {name: self._known[name].version for name in names}
+        payload.leisure_seconds = LEISURE * min(time.thread_time() - began, MAX_SECONDS_COUNTED)
         return payload
 
     def add_log(self, content: bytes | bytearray, name: str, options: Options) -> str:

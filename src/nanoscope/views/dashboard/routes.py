@@ -1,6 +1,7 @@
 """The routes of `nanoscope watch`. They only read run folders, and never load torch."""
 
 import asyncio
+import math
 import re
 import sys
 import time
@@ -29,7 +30,7 @@ from nanoscope.views.dashboard.guard import Guard
 from nanoscope.views.dashboard.logs import KeptLogs
 from nanoscope.views.dashboard.notify import Watcher
 from nanoscope.views.dashboard.reports import Reports, StillReadingError, gone
-from nanoscope.views.dashboard.samples import MAX_TOKENS, PROMPT_BYTES, Writer
+from nanoscope.views.dashboard.samples import PROMPT_BYTES, SampleRequest, Writer
 from nanoscope.views.report.html import render, render_live, static_files
 from nanoscope.views.report.payload import page_languages
 
@@ -49,13 +50,6 @@ class _Pasted(msgspec.Struct):
     name: str = ""
     max_iters: Annotated[int, Meta(ge=1, lt=10**13)] | None = None
     device: str = ""
-
-
-class _SampleRequest(msgspec.Struct):
-    run: str
-    prompt: str = ""
-    max_new_tokens: Annotated[int, Meta(ge=1, le=MAX_TOKENS)] = 300
-    temperature: Annotated[float, Meta(ge=0, le=10)] = 0.8
 
 
 class Dashboard:
@@ -152,11 +146,12 @@ class Dashboard:
         }
 
     async def report(self, request: Request) -> Response:
-        return _json(await run_in_threadpool(self.reports.answer, _names(request), self._language(request)))
+        language = self._language(request)
+        return _json(await run_in_threadpool(self.reports.answer, _names(request), language, (language,)))
 
     async def report_file(self, request: Request) -> Response:
-        names = _names(request)
-        payload = await run_in_threadpool(self.reports.payload, names, self._language(request), tuple(LANGUAGES))
+        names, language = _names(request), self._language(request)
+        payload = await run_in_threadpool(self.reports.answer, names, language, tuple(LANGUAGES), math.inf)
         for run in payload.runs:
             run.resume = None  # a folder of this machine is of no use to others
         payload.languages = page_languages()
@@ -200,13 +195,13 @@ class Dashboard:
 
     async def sample(self, request: Request) -> Response:
         content = b"".join([piece async for piece in _pieces(request, PROMPT_BYTES)])
-        asked = msgspec.json.decode(content, type=_SampleRequest)
+        asked = msgspec.json.decode(content, type=SampleRequest)
         path = self.folder.path(asked.run)
         if path is None:
             raise gone()
         if self.writer.busy:
             raise HTTPException(409, "busy")
-        pieces = self.writer.write(path, asked.prompt or "\n", asked.max_new_tokens, asked.temperature)
+        pieces = self.writer.write(path, asked)
         beginning = asyncio.ensure_future(anext(pieces, ""))  # loading torch and the model takes seconds
         while not (await asyncio.wait({beginning}, timeout=CATCH_UP_SECONDS / 2))[0]:
             if await request.is_disconnected():

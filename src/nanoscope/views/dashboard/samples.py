@@ -7,6 +7,10 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from nanoscope.errors import JobError
 from nanoscope.messages import joined, printable, to_print
@@ -16,23 +20,30 @@ PROMPT_BYTES = 20_000
 MAX_TOKENS = 2_000
 
 
+class SampleRequest(msgspec.Struct):
+    """What the page asks for."""
+
+    run: str
+    prompt: str = ""
+    max_new_tokens: Annotated[int, Meta(ge=1, le=MAX_TOKENS)] = 300
+    temperature: Annotated[float, Meta(ge=0, le=10)] = 0.8
+
+
 class Writer:
     """One text at a time, on one core: training needs the others."""
 
     def __init__(self) -> None:
         self.busy = False
 
-    def write(self, run: Path, prompt: str, max_new_tokens: int, temperature: float) -> AsyncGenerator[str, None]:
+    def write(self, run: Path, asked: SampleRequest) -> AsyncGenerator[str, None]:
         """Pieces of the text. Raises JobError before the first piece if there is none."""
         self.busy = True  # at once, not with the first piece: others may ask in between
-        return self._pieces(run, prompt, max_new_tokens, temperature)
+        return self._pieces(run, asked)
 
-    async def _pieces(
-        self, run: Path, prompt: str, max_new_tokens: int, temperature: float
-    ) -> AsyncGenerator[str, None]:
+    async def _pieces(self, run: Path, asked: SampleRequest) -> AsyncGenerator[str, None]:
         # The prompt goes through standard input: as an argument 'FILE:…' would be read from disk.
         words = ["sample", str(run), "--prompt=-", "--checkpoint=last"]
-        words += [f"--max_new_tokens={max_new_tokens}", f"--temperature={temperature}"]
+        words += [f"--max_new_tokens={asked.max_new_tokens}", f"--temperature={asked.temperature}"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
         process = None
         try:
@@ -40,7 +51,7 @@ class Writer:
                 sys.executable, "-m", "nanoscope", *words, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment
             )
             async with asyncio.timeout(MAX_SECONDS):
-                async for piece in _spoken(process, prompt):
+                async for piece in _spoken(process, asked.prompt or "\n"):
                     yield piece
         except TimeoutError:
             return

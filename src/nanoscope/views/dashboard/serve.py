@@ -7,8 +7,7 @@ import secrets
 import signal
 import socket
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -60,29 +59,12 @@ def _allow_connections() -> None:
     with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
         import resource
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = MAX_CONNECTIONS + FILES_RESERVED
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        if soft != resource.RLIM_INFINITY and soft < allowed:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-            soft = allowed
-        if soft != resource.RLIM_INFINITY:
-            _Connection.most = max(1, min(MAX_CONNECTIONS, soft - FILES_RESERVED))
+        limits, wanted = resource.getrlimit(resource.RLIMIT_NOFILE), MAX_CONNECTIONS + FILES_RESERVED
+        soft, hard = (wanted if each == resource.RLIM_INFINITY else min(each, wanted) for each in limits)
+        if soft < hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, limits[1]))
+        _Connection.most = max(1, hard - FILES_RESERVED)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a traceback each time that there are too many files
-
-
-class _Server(uvicorn.Server):
-    """Shuts down cleanly on a signal, without raising it again: that is the normal way to stop."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        signals = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(each, self.handle_exit) for each in signals]
-        try:
-            yield
-        finally:
-            for each, handler in zip(signals, before, strict=True):
-                signal.signal(each, handler)
 
 
 def serve(
@@ -120,7 +102,9 @@ def serve(
     print(on_terminal(Message("watching {folder}, stop with Ctrl-C: {url}", folder=folder, url=url)), flush=True)
     if browse:
         webbrowser.open(url)
-    _Server(config).run(sockets=[listening])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either signal is the normal way to stop
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int, tries: int) -> socket.socket:

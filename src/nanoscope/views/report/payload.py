@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -27,8 +27,7 @@ from nanoscope.runs.events import Asleep, SlowStep
 from nanoscope.runs.load_many import NamedRun
 from nanoscope.runs.run import Run
 from nanoscope.views.compare import ComparisonTexts, comparison_texts
-from nanoscope.views.labels import labels
-from nanoscope.views.report.concepts import concepts_of_names, lesson
+from nanoscope.views.labels import concepts_of_names, labels, lesson
 from nanoscope.views.report.series import PackedSeries, PackedSteps, Series, extremes, packed, thinned_series
 from nanoscope.views.report.tiles import Tile, evidence, facts, tiles
 from nanoscope.views.sections import MOST_ADVICE, error_texts, sections, source_line
@@ -273,17 +272,15 @@ def _numbers(source: NamedRun, analysis: Analysis) -> RunNumbers:
     broken = next((v.step for v in analysis.verdicts if isinstance(v, NonFinite) and not v.recovered), None)
     diverged = any(isinstance(v, Diverged) for v in analysis.verdicts)
     failure: Literal["nan", "diverged"] | None = "nan" if broken is not None else "diverged" if diverged else None
-    best = None
-    if evaluated:  # JSON knows no epochs
-        best = (None if evaluated.best_step is None else int(evaluated.best_step), evaluated.best_val)
+    step, val = (evaluated.best_step, evaluated.best_val) if evaluated else (None, None)
     return RunNumbers(
         name=printable(source.name),
         metric=evaluated.metric if evaluated else "loss",
-        state=_state(source, analysis),
+        state=_state(run, analysis),
         evals=[(e.step, e.val, e.stderr, e.train_loss) for e in evals],
-        best=best,
+        best=(step and int(step), val) if evaluated else None,  # JSON knows no epochs
         failure=failure,
-        result=evaluated.best_val if evaluated and not failure else None,
+        result=None if failure else val,
         broken=broken,
         clip=analysis.gradients.clip if analysis.gradients else None,
         rungs=[loss for loss, _ in _rungs(details)],
@@ -299,13 +296,11 @@ def _numbers(source: NamedRun, analysis: Analysis) -> RunNumbers:
     )
 
 
-def _state(source: NamedRun, analysis: Analysis) -> Literal["finished", "stopped", "failed", "unfinished"]:
+def _state(run: Run, analysis: Analysis) -> Literal["finished", "stopped", "failed", "unfinished"]:
     """How the log ends; whether a process still trains, only a live view knows."""
     if analysis.progress.finished:
         return "finished"
-    if any(error.kind == "interrupted" and error.run is source.run for error in source.log.errors):
-        return "stopped"
-    return "failed" if source.run.failed else "unfinished"
+    return "stopped" if analysis.interruption else "failed" if run.failed else "unfinished"
 
 
 def _chosen_settings(comparison: Comparison) -> list[ChosenSetting]:
@@ -313,11 +308,13 @@ def _chosen_settings(comparison: Comparison) -> list[ChosenSetting]:
     effects = [finding.setting for finding in comparison.findings if isinstance(finding, Effect)]
     chosen = [each for each in comparison.config if each.key not in RESULTS and not ONLY_WATCHED.match(each.key)]
     chosen.sort(key=lambda each: effects.index(each.key) if each.key in effects else len(effects))
-    return [ChosenSetting(printable(each.key), _safe(each.values)) for each in chosen[:MAX_SETTINGS]]
-
-
-def _safe(values: Sequence[object]) -> list[Any]:
-    return [value if isinstance(value, int | float) or value is None else printable(str(value)) for value in values]
+    return [
+        ChosenSetting(
+            printable(each.key),
+            [value if isinstance(value, int | float | None) else printable(str(value)) for value in each.values],
+        )
+        for each in chosen[:MAX_SETTINGS]
+    ]
 
 
 def _phases(run: Run, analysis: Analysis) -> list[tuple[str, float]]:

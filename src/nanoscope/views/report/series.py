@@ -8,7 +8,7 @@ import base64
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import msgspec
@@ -30,12 +30,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(eq=False)
 class Points:
-    """Steps and values; `low` and `high` where a value is the mean of a stretch."""
+    """Steps and values. Where these are means of stretches, `low` and `high` are others."""
 
     steps: NDArray[np.int64]
     values: Floats
-    low: Floats | None = None
-    high: Floats | None = None
+    low: Floats
+    high: Floats
 
 
 Series = Mapping[str, Points]
@@ -49,14 +49,14 @@ def thinned_series(run: Run, slow: Collection[int] = ()) -> Series:
     }
     if len(slow):
         raw["time_s"][1][np.isin(steps, np.array(list(slow), dtype=np.int64))] = math.nan
-    for name in list(run.series)[:MAX_EXTRAS]:
-        extra = run.series[name]
+    for name, extra in islice(run.series.items(), MAX_EXTRAS):
         raw[name] = (np.array(extra.steps, dtype=np.int64), np.array(extra.values))
     found = {}
     for name, (at, values) in raw.items():
         keep = np.isfinite(values) & (values >= LOWEST_VALID.get(name, -math.inf))
         if np.any(keep):
-            found[name] = _thinned(Points(at[keep], values[keep]), MAX_POINTS)
+            kept = values[keep]
+            found[name] = _thinned(Points(at[keep], kept, kept, kept), MAX_POINTS)
     return found
 
 
@@ -86,7 +86,7 @@ def packed(series: Series, run_count: int) -> dict[str, Any]:
     columns = {}
     for name, points in thinned.items():
         column = columns[name] = PackedSeries(_base64(points.values))
-        if points.low is not None and points.high is not None and _is_seen(points.low, points.high):
+        if _is_seen(points.low, points.high):
             column.low, column.high = _base64(points.low), _base64(points.high)
         if not np.array_equal(points.steps, common):
             column.x = _packed_steps(points.steps)
@@ -109,17 +109,16 @@ def extremes(values: Sequence[float], most: int) -> list[int]:
 
 def _thinned(points: Points, most: int) -> Points:
     count = len(points.values)
-    if count <= (most if points.low is None else most * STRETCHES_PER_POINT):
+    if count <= most * (1 if points.low is points.values else STRETCHES_PER_POINT):
         return points
     # Equally long, so that their first steps are equally spaced; the last one may be shorter.
     starts = np.arange(0, count, math.ceil(count / (most * STRETCHES_PER_POINT)))
     ends = np.append(starts[1:], count)
-    low, high = (points.values if each is None else each for each in (points.low, points.high))
     return Points(
         points.steps[starts],
         np.add.reduceat(points.values, starts) / (ends - starts),
-        np.minimum.reduceat(low, starts),
-        np.maximum.reduceat(high, starts),
+        np.minimum.reduceat(points.low, starts),
+        np.maximum.reduceat(points.high, starts),
     )
 
 

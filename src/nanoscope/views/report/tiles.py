@@ -7,6 +7,7 @@ from nanoscope.findings.clock import wall_seconds
 from nanoscope.findings.eta import Eta, NoEta
 from nanoscope.findings.mfu import share_of_device
 from nanoscope.messages import NOTHING
+from nanoscope.runs.details import RunDetails
 from nanoscope.runs.run import Run
 from nanoscope.words.language import Language
 from nanoscope.words.sentences import sentence
@@ -38,13 +39,12 @@ def tiles(run: Run, analysis: Analysis, language: Language) -> list[Tile]:
 
 def facts(run: Run, language: Language) -> str:
     """What is trained on what: '10.7M · RTX 3060 · bfloat16 · compile'."""
-    start = run.details.start if run.details else None
-    parameters = run.config.get("parameters")
+    start, parameters = (run.details or RunDetails()).start, run.config.get("parameters")
     known = [
-        language.large(parameters) if isinstance(parameters, int | float) and parameters > 0 else None,
-        (start and start.device_name) or run.config.get("device"),
-        (start and start.dtype) or run.config.get("dtype"),
-        "compile" if (start and start.compiled) or run.config.get("compile") is True else None,
+        isinstance(parameters, int | float) and parameters > 0 and language.large(parameters),
+        start.device_name or run.config.get("device"),
+        start.dtype or run.config.get("dtype"),
+        (start.compiled or run.config.get("compile") is True) and "compile",
     ]
     return " · ".join(str(fact) for fact in known if fact)
 
@@ -63,34 +63,26 @@ def evidence(analysis: Analysis, language: Language) -> list[tuple[str, str, str
     return [each for each in texts if each[1]]
 
 
-def _tile(key: str, concept: str, label: str, value: str, foot: list[str | None]) -> Tile:
-    return Tile(key, concept, label, value, [each for each in foot if each])
-
-
 def _loss(run: Run, analysis: Analysis, language: Language) -> Tile:
-    say, evals = language.say, analysis.evals
+    say, evals, train = language.say, analysis.evals, analysis.train_loss
     if evals is None or evals.best_val is None or evals.best_step is None:
-        train = analysis.train_loss
-        first = say("first {loss:loss}", loss=train.first) if train.first is not None else None
-        return _tile("loss", "train_loss", say("Training loss"), language.loss(train.smoothed_last), [first])
-    best = next((e for e in run.evals if e.step == evals.best_step), None)
-    error = f"± {language.significant(best.stderr, 2)}" if best and best.stderr else None
-    last = evals.last_step is not None and evals.last_step != evals.best_step
-    foot = [
-        error,
-        language.at(evals.best_step),
-        say("last {loss:loss}", loss=evals.last_val) if last and evals.last_val is not None else None,
-    ]
-    in_loss = evals.metric == "loss"
-    label = say("Val loss, best") if in_loss else say("Bits per byte, best")
-    concept = "val_loss" if in_loss else "bits_per_char"
-    return _tile("val", concept, label, language.loss(evals.best_val), foot)
+        foot = [] if train.first is None else [say("first {loss:loss}", loss=train.first)]
+        return Tile("loss", "train_loss", say("Training loss"), language.loss(train.smoothed_last), foot)
+    error = next((e.stderr for e in run.evals if e.step == evals.best_step), None)
+    foot = [f"± {language.significant(error, 2)}"] if error else []
+    foot.append(language.at(evals.best_step))
+    if evals.last_val is not None and evals.last_step not in (None, evals.best_step):
+        foot.append(say("last {loss:loss}", loss=evals.last_val))
+    value = language.loss(evals.best_val)
+    if evals.metric == "loss":
+        return Tile("val", "val_loss", say("Val loss, best"), value, foot)
+    return Tile("val", "bits_per_char", say("Bits per byte, best"), value, foot)
 
 
 def _progress(analysis: Analysis, language: Language) -> Tile:
     say, progress = language.say, analysis.progress
     label, last = say("Step") if progress.unit == "step" else say("Epoch"), progress.last_step
-    tile = _tile("step", progress.unit, label, NOTHING if last is None else f"{last:,}", [])
+    tile = Tile("step", progress.unit, label, NOTHING if last is None else f"{last:,}", [])
     if progress.total_steps and last is not None and progress.steps_left is not None:
         tile.share = 1.0 if progress.finished else min(1.0, last / progress.total_steps)
         tile.unit, tile.foot = f"/ {progress.total_steps:,}", [language.percent(tile.share)]
@@ -103,7 +95,7 @@ def _time_left(run: Run, analysis: Analysis, language: Language) -> Tile:
     say, eta = language.say, analysis.eta
     label = say("Time left")
     if analysis.progress.finished:
-        return _tile("left", "time_left", label, NOTHING, [say("finished")])
+        return Tile("left", "time_left", label, NOTHING, [say("finished")])
     if isinstance(eta, Eta):
         between = language.between(language.duration(eta.low_s), language.duration(eta.high_s))
         return Tile("left", "time_left", label, language.duration(eta.expected_s), [between], seconds=eta.expected_s)
@@ -114,28 +106,33 @@ def _time_left(run: Run, analysis: Analysis, language: Language) -> Tile:
         "no_normal_step": say("only steps with an evaluation in the log"),
         "not_finite": say("the loss is not a number"),
     }
-    return _tile("left", "time_left", label, NOTHING, [why[reason]])
+    return Tile("left", "time_left", label, NOTHING, [why[reason]])
 
 
 def _speed(analysis: Analysis, language: Language) -> Tile:
     say, timing = language.say, analysis.timing
     step = language.duration(timing.typical_s) if timing else NOTHING
-    rate = timing.throughput_tok_s if timing else None
     mfu, peak = share_of_device(analysis.mfu, analysis.achieved)
-    share = None if mfu is None else f"MFU {language.percent(mfu)}"
+    share, foot = language.percent(mfu), []
     if mfu is not None and peak is not None:
-        share = say("MFU {share} of {peak} TFLOP/s", share=language.percent(mfu), peak=language.significant(peak))
-    if rate is None:
+        foot = [say("MFU {share} of {peak} TFLOP/s", share=share, peak=language.significant(peak))]
+    elif mfu is not None:
+        foot = [f"MFU {share}"]
+    if timing is None or timing.throughput_tok_s is None:
         label = say("Step time") if analysis.progress.unit == "step" else say("Time per epoch")
-        return _tile("speed", "step_time", label, step, [share])
-    label = say("Tokens/s per device") if timing and timing.tok_s_per_device else say("Tokens/s")
-    return _tile("speed", "tokens_s", label, language.large(rate), [share, say("step {time}", time=step)])
+        return Tile("speed", "step_time", label, step, foot)
+    label = say("Tokens/s per device") if timing.tok_s_per_device else say("Tokens/s")
+    return Tile(
+        "speed", "tokens_s", label, language.large(timing.throughput_tok_s), [*foot, say("step {time}", time=step)]
+    )
 
 
 def _elapsed(run: Run, analysis: Analysis, language: Language) -> Tile:
     say, progress = language.say, analysis.progress
-    seen = say("{n} tokens", n=language.large(progress.tokens_seen)) if progress.tokens_seen else None
-    passes = progress.passes_over_data
-    epochs = say("{n} epochs", n=language.significant(passes, 2)) if passes else None
+    foot = []
+    if progress.tokens_seen:
+        foot.append(say("{n} tokens", n=language.large(progress.tokens_seen)))
+    if progress.passes_over_data:
+        foot.append(say("{n} epochs", n=language.significant(progress.passes_over_data, 2)))
     label = say("Time in all") if progress.finished else say("Elapsed")
-    return _tile("elapsed", "", label, language.duration(wall_seconds(run, analysis)), [seen, epochs])
+    return Tile("elapsed", "", label, language.duration(wall_seconds(run, analysis)), foot)
