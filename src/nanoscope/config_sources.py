@@ -62,7 +62,7 @@ class Resolved:
     @property
     def names_nanogpt(self) -> bool:
         """Whether the source is a checkpoint of nanoGPT itself, rather than its folder."""
-        return Path(self.source).name == NANOGPT and os.path.exists(self.source)  # noqa: PTH110
+        return _is_nanogpt(self.source)
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -232,10 +232,14 @@ def is_run(folder: Path) -> bool:
     return os.path.isfile(folder / "events.jsonl") or bool(checkpoint_folders(folder / "checkpoints"))  # noqa: PTH113
 
 
+def _is_nanogpt(source: str) -> bool:
+    return Path(source).name == NANOGPT and os.path.isfile(source)  # noqa: PTH113
+
+
 def _holds_nanogpt(source: str) -> bool:
     """Whether a source is a checkpoint of nanoGPT, or its folder, without settings."""
     folder = Path(source)
-    if folder.name == NANOGPT and os.path.isfile(folder):  # noqa: PTH113
+    if _is_nanogpt(source):
         return True
     found = os.path.isfile(folder / NANOGPT) and not os.path.isfile(folder / "config.toml")  # noqa: PTH113
     return found and source not in presets() and not checkpoint_folders(folder / "checkpoints")

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import shutil
 import sys
 import tempfile
@@ -24,7 +23,6 @@ from nanoscope.suggest import did_you_mean
 STDIN = "-"
 SUFFIXES = (".txt", ".md", ".text", ".markdown", *RECORDS[1:])  # not .json: it may be anything
 NOT_READ = (".zip", ".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".csv", ".tsv")
-PACKED_BEGINNINGS = b"PK\x03\x04", b"\x1f\x8b", b"BZh91AY", b"\xfd7zXZ", b"(\xb5/\xfd"
 
 JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{"\]])')
 
@@ -96,7 +94,7 @@ class Documents:
         head = file.head()
         if not head:
             raise JobError("{path} is empty.", path=file.name)
-        if file.suffix in NOT_READ or head.startswith(PACKED_BEGINNINGS):
+        if file.suffix in NOT_READ:
             raise JobError(
                 "{name} cannot be read as it is.\n"
                 "Unpack an archive into a folder; write a table as JSON Lines, with an object in each line.",
@@ -108,12 +106,6 @@ class Documents:
 
     def _add_folder(self, folder: Path) -> None:
         """Take the files of a folder that hold text, and count the others by why they were skipped."""
-        if (folder / "events.jsonl").is_file() and (folder / "config.toml").is_file():
-            raise UsageError(
-                "{folder} is a training run, not text. Try: nanoscope explain {quoted}",
-                folder=folder,
-                quoted=shlex.quote(str(folder)),
-            )
         suffixes = self._wanted or SUFFIXES
         skipped: Counter[Shown] = Counter()
         before = len(self.files)
