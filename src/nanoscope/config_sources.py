@@ -56,13 +56,8 @@ class Resolved:
     """Warnings about the sources."""
     changes: list[Shown] = field(default_factory=list)
     """What the recipe of a later source changes in a new run."""
-    source: str = ""
-    """The last preset, file or folder."""
-
-    @property
-    def names_nanogpt(self) -> bool:
-        """Whether the source is a checkpoint of nanoGPT itself, rather than its folder."""
-        return _is_nanogpt(self.source)
+    nanogpt: Path | None = None
+    """The checkpoint of nanoGPT itself, rather than its folder, if the last source is one."""
 
 
 def resolve(words: Iterable[str]) -> Resolved:
@@ -82,19 +77,20 @@ def resolve(words: Iterable[str]) -> Resolved:
     begin_from = given.get("init_from", "scratch")
     given = merged(given, typed, mistakes.changes)
     config = build(given, mistakes)
-    if config.init_from == "scratch" and (nanogpt := next(filter(_holds_nanogpt, sources), "")):
+    if config.init_from == "scratch" and (held := next(filter(_holds_nanogpt, sources), "")):
         raise UsageError(
             "{path} holds a checkpoint of nanoGPT\nContinue it: nanoscope train {quoted} --init_from=resume. "
             "Or begin a new run with its weights: nanoscope train PRESET --init_from={quoted}",
-            path=nanogpt,
-            quoted=shlex.quote(nanogpt),
+            path=held,
+            quoted=shlex.quote(held),
         )
     source = sources[-1] if sources else ""
     name = Path(source or DEFAULT_PRESET).stem.removeprefix("train_")
     if "dataset" in typed:
         name += "-" + Path(config.dataset).name
+    nanogpt = Path(source) if _is_nanogpt(source) else None
     begin_from = "scratch" if begin_from in ("auto", "resume") else begin_from
-    return Resolved(config, name, typed, given, begin_from, mistakes.notes, mistakes.changes, source)
+    return Resolved(config, name, typed, given, begin_from, mistakes.notes, mistakes.changes, nanogpt)
 
 
 def _parse_words(words: list[str], mistakes: Mistakes) -> tuple[list[str], dict[str, Any]]:

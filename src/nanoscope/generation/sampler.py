@@ -119,16 +119,14 @@ def generate_pieces(
     start = torch.tensor(ids, dtype=torch.int64, device=device).repeat(count, 1)
     decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in range(count)]
     yield from ((number, prompt) for number in range(count))
-    open_texts = set(range(count))
+    ended: set[int] = set()
     for chosen in generate(model, start, settings, tokenizer.vocab_size):
         for number, token in enumerate(chosen.tolist()):
-            if number not in open_texts:
-                continue
             if token == tokenizer.end_of_text:
-                open_texts.discard(number)
-            elif piece := decoders[number].decode(tokenizer.token_bytes(token)):
+                ended.add(number)
+            elif number not in ended and (piece := decoders[number].decode(tokenizer.token_bytes(token))):
                 yield number, piece
-        if not open_texts:
+        if len(ended) == count:
             break
     tails = ((number, decoder.decode(b"", final=True)) for number, decoder in enumerate(decoders))
     yield from ((number, tail) for number, tail in tails if tail)

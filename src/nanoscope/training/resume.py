@@ -114,7 +114,7 @@ def resolve_init_from(resolved: Resolved) -> Resolved:
     """Replace init_from=auto: resume the newest run of that name if it has a checkpoint, else start a new one."""
     if resolved.config.init_from != "auto":
         return resolved
-    resumes = resolved.names_nanogpt or any(folder.can_resume() for folder in _candidates(resolved)[-1:])
+    resumes = resolved.nanogpt is not None or any(folder.can_resume() for folder in _candidates(resolved)[-1:])
     init_from = "resume" if resumes else resolved.begin_from
     return replace(resolved, config=build({**resolved.given, "init_from": init_from}))
 
@@ -183,7 +183,7 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
     """The newest candidate with a checkpoint; and nanoGPT's file, if that is the checkpoint."""
     candidates = _candidates(resolved)
     for folder in reversed(candidates):
-        if folder.can_resume() or resolved.names_nanogpt:
+        if folder.can_resume() or resolved.nanogpt:
             return folder, _nanogpt_to_resume(folder, resolved)
     raise UsageError(
         "there is nothing to resume in {folder}: no checkpoint was saved there\n"
@@ -195,10 +195,9 @@ def _run_to_resume(resolved: Resolved) -> tuple[RunFolder, Path | None]:
 
 def _nanogpt_to_resume(folder: RunFolder, resolved: Resolved) -> Path | None:
     """The ckpt.pt to resume in a folder, if any: a run of ours there takes precedence unless the file is named."""
-    named, first = resolved.names_nanogpt, folder.first_event()
-    file = Path(resolved.source) if named else folder.path / NANOGPT
+    first, file = folder.first_event(), resolved.nanogpt or folder.path / NANOGPT
     began_with_it = first is not None and first.first_step > 0
-    if not file.is_file() or (folder.holds_run() and (began_with_it or not named)):
+    if not file.is_file() or (folder.holds_run() and (began_with_it or not resolved.nanogpt)):
         return None
     if not began_with_it:
         check_unused(folder)
