@@ -207,6 +207,18 @@ def test_a_thousand_steps_hold_their_evaluations(explain, nanogpt_log) -> None:
     assert eta.thousand_s == pytest.approx(100 + 4 * 4.0, rel=0.02)
 
 
+def test_without_a_total_the_trainers_own_estimate_is_given(explain) -> None:
+    lines = (
+        f"eta: 1:{40 - i:02d}:00  iter: {i * 60}  total_loss: {3 - i / 50:.3f}  time: 1.00\n" for i in range(1, 20)
+    )
+
+    eta = explain("".join(lines)).eta
+
+    assert isinstance(eta, NoEta)
+    assert eta.printed_s == 3600 + 21 * 60
+    assert "The trainer's own estimate is" in str(eta.text())
+
+
 def test_evaluations_on_printed_steps_that_take_no_longer_are_not_charged_with_start_up(explain, nanogpt_log) -> None:
     text = nanogpt_log(last=1000, eval_every=200, eval_s=0.0, startup_s=30.0)
     eta = explain(text, max_iters=5000).eta

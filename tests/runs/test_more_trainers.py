@@ -261,3 +261,17 @@ def test_espnet_counts_batches_of_an_epoch(read) -> None:
 
     assert list(run.steps.step) == [50, 100, 150, 200]
     assert list(run.steps.time_s) == [0.6] * 4
+
+
+def test_composer_prints_a_block_for_each_batch(read) -> None:
+    log = "".join(
+        f"[batch={i}0/4800]:\n\t Train time/batch: {i * 10 - 1}\n\t Train time/token: {i * 5242880}\n"
+        f"\t Train loss/train/total: {11 - i / 10:.4f}\n\t Train throughput/tokens_per_sec: 274210.1\n"
+        for i in range(1, 9)
+    )
+
+    (run,) = read(log).runs
+
+    assert list(run.steps.step) == list(range(10, 90, 10))
+    assert list(run.steps.loss) == pytest.approx([11 - i / 10 for i in range(1, 9)])
+    assert run.total_steps == 4800

@@ -141,6 +141,7 @@ class NoEta(Finding):
     step_s: float | None
     evals_in_thousand: int = 0  # evaluations that come within 1,000 steps
     eval_each_s: float | None = None
+    printed_s: float | None = None  # the time left as the trainer itself prints it
 
     @property
     def steps_s(self) -> float:
@@ -151,7 +152,8 @@ class NoEta(Finding):
         return self.steps_s + self.evals_in_thousand * (self.eval_each_s or 0.0)
 
     def text(self) -> Said:
-        return sentences(self._why(), self._thousand())
+        printed = self.printed_s and Message("The trainer's own estimate is {printed_s:duration3}.")
+        return sentences(self._why(), printed or None, self._thousand())
 
     def _why(self) -> Message:
         match self.reason:
@@ -214,7 +216,7 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing) -> Eta | NoEta:
         return Eta(0.0, 0.0, 0.0, 0.0, 0, normal.mean_s, 0, None, 0, None, ())
     left = progress.steps_left
     if total is None or left is None or last is None:
-        return _total_unknown(run, timing)
+        return _total_unknown(run, progress, timing)
     ahead = left / max(1, run.steps.step[-1] - run.steps.step[0])
     pace = measure_pace(timing.steady_s, timing.steady_steps, ahead)
     known, evals = _evaluations_left(run, timing, last, last_step_of(run, total))
@@ -251,13 +253,14 @@ def scenario(steps_left: int, step_s: float) -> Scenario:
     return Scenario(step_s, step_s * steps_left)
 
 
-def _total_unknown(run: Run, timing: Timing) -> NoEta:
+def _total_unknown(run: Run, progress: RunProgress, timing: Timing) -> NoEta:
     """How long 1,000 steps take is still known."""
+    printed = _printed(run, progress, timing.log_interval or 1)
     if run.unit != "step":
-        return NoEta("total_unknown", None)
+        return NoEta("total_unknown", None, printed_s=printed)
     step_s = measure_pace(timing.steady_s, timing.steady_steps, 1.0).step_s
     evals = multiples_between(0, 1000, timing.eval_interval) if timing.eval_cost_s else 0
-    return NoEta("total_unknown", step_s, evals, timing.eval_cost_s if evals else None)
+    return NoEta("total_unknown", step_s, evals, timing.eval_cost_s if evals else None, printed)
 
 
 def _evaluations_left(run: Run, timing: Timing, last: int, end: int) -> tuple[Known, Part]:

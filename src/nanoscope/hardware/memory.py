@@ -32,9 +32,8 @@ def available_bytes(device: torch.device) -> int:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory ran out. CUDA's allocator has its own exception; all others only have their message."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
+    said = f"{type(error).__name__}: {error}"
+    return isinstance(error, RuntimeError | MemoryError) and OUT_OF_MEMORY.search(said) is not None
 
 
 def release(device: torch.device) -> None:

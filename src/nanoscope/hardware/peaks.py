@@ -90,7 +90,7 @@ def named_device(name: str) -> KnownDevice:
     if (found := find_device(name)) is not None:
         return found
     labels = {row.name: row.label for row in all_devices()}  # a bare name, or one with a size
-    names = {re.sub(r"^(NVIDIA |AMD |Google )?(GeForce |Instinct |Radeon )?", "", each): each for each in labels}
+    names = [re.sub(r"^(NVIDIA |AMD |Google )?(GeForce |Instinct |Radeon )?", "", each) for each in labels]
     hint = did_you_mean(name, [*names, *labels, *labels.values()])
     raise UsageError(
         "unknown device {name!r}.{hint}\n`nanoscope plan --all_devices` lists the {count} that are known.",

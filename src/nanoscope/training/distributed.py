@@ -19,7 +19,7 @@ class Processes:
     rank: int = 0
     world: int = 1
     local_rank: int = 0
-    _patient: "dist.ProcessGroup | None" = field(default=None, init=False, compare=False)
+    _patient: "dist.ProcessGroup | None" = field(default=None, init=False)
     """Does not time out: the first process may prepare data for hours."""
 
     @classmethod

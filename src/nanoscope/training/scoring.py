@@ -26,8 +26,6 @@ from nanoscope.training.evaluate import Evaluator
 from nanoscope.training.initial_model import check_vocabulary
 from nanoscope.training.machine import Machine
 
-DATASET_TOKENS = "dataset"
-
 
 @dataclass
 class ScoredText:
@@ -51,7 +49,7 @@ class ScoredText:
                     model=model.name,
                     data=self.name,
                 )
-            return DATASET_TOKENS, self.dataset.splits[self.split]
+            return "dataset", self.dataset.splits[self.split]
         tokenizer = model.known_tokenizer()
         if key not in self._encoded:
             ids = np.concatenate([self._encode(document, tokenizer, model) for document in self._documents()])
