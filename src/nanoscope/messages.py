@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from string import Formatter
 
-from nanoscope.units import exact_seconds, rough_duration, short_count, short_duration
+from nanoscope.units import MISSING, exact_seconds, short_count, short_duration
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "ar": "العربية", "hi": "हिन्दी"}
 NAMES: Mapping[str, str] = {"english": "en", "arabic": "ar", "hindi": "hi"}
@@ -340,7 +340,9 @@ class Writer:
 
     def compact(self, seconds: float | None, digits: int = 0) -> str:
         """A duration as console lines print it: '2h05m'; a short one with so many digits."""
-        return rough_duration(seconds) if digits or seconds is None else short_duration(seconds)
+        if seconds is None:
+            return MISSING
+        return f"{seconds:.{digits}g}s" if digits and seconds < 99.5 else short_duration(seconds)
 
     def seconds(self, seconds: float | None, digits: int = 2) -> str:
         """A duration in seconds, as console lines print it."""

@@ -20,13 +20,6 @@ def short_duration(seconds: float) -> str:
     return f"{days}d{hours:02d}h" if days < 730 else f"{days // 365}y{days % 365}d"
 
 
-def rough_duration(seconds: float | None) -> str:
-    """Three digits of a short time, which `short_duration` would round to whole seconds."""
-    if seconds is None:
-        return MISSING
-    return f"{seconds:.3g}s" if seconds < 99.5 else short_duration(seconds)
-
-
 def exact_seconds(seconds: float | None, digits: int = 2) -> str:
     """A time in seconds with so many decimals."""
     return MISSING if seconds is None else f"{seconds:.{digits}f}s"

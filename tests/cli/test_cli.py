@@ -331,6 +331,18 @@ def test_a_text_is_prepared_once_and_trained_on(trained: Path) -> None:
     assert [path.name for path in (trained / "data").iterdir()] == ["song-char"]
 
 
+def test_a_text_that_has_changed_since_is_to_be_prepared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("song.txt").write_text(SONG, "utf-8")
+    assert cli.run(["prepare", "song.txt"]) == 0
+    os.utime("song.txt", (4e9, 4e9))
+    assert cli.run(["train", "song.txt"]) == 1
+    assert "Prepare it again: nanoscope prepare song.txt --overwrite" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
 def test_the_latest_run_is_taken_where_none_is_named_and_it_is_said(
     trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from nanoscope.config_sources import resolve
 from nanoscope.errors import UsageError
 from nanoscope.hardware.peaks import named_device
 from nanoscope.planning.memory import TrainingMemory
-from nanoscope.planning.plan import Plan, add_measured_time, advice, outline, plan_elsewhere, plan_here
+from nanoscope.planning.plan import Plan, add_measured_time, outline, plan_elsewhere, plan_here, smaller
 from nanoscope.planning.plan_text import lines
 from nanoscope.planning.request import Data, Request, understand
 from nanoscope.planning.rig import Figures
@@ -96,18 +96,18 @@ def test_of_a_run_that_is_half_done_only_the_rest_is_planned() -> None:
 
 
 def test_the_advice_for_too_large_a_batch_is_the_largest_split_that_fits() -> None:
-    found = advice(request_of(), plan_of_memory(fitting=4))
+    found = [smaller(plan_of_memory(fitting=4))]
     assert list(map(str, found)) == ["use --batch_size=4 --gradient_accumulation_steps=8"]
 
 
 def test_a_model_that_fits_in_no_split_has_to_be_smaller() -> None:
-    (text,) = advice(request_of(), plan_of_memory(fitting=0))
+    text = smaller(plan_of_memory(fitting=0))
     assert str(text).startswith("use a smaller model")
 
 
 def test_a_run_that_needs_no_advice_gets_none() -> None:
     request = request_of(replace(CONFIG, max_iters=100))
-    assert advice(request, plan_of(request, 0.0001)) == []
+    assert plan_of(request, 0.0001).advice == []
 
 
 def on(device: str, config: TrainConfig = GPT2) -> Plan:

@@ -1,5 +1,6 @@
 """`nanoscope train`, whose words are sources and settings."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from nanoscope.cli.completion import complete_source
 from nanoscope.cli.help_text import with_options
 from nanoscope.cli.logs import progress, warn
 from nanoscope.config import KEYS, TYPES
+from nanoscope.errors import JobError
 from nanoscope.messages import Message
 
 if TYPE_CHECKING:
@@ -93,14 +95,21 @@ def _prepared(words: Sequence[str]) -> list[str]:
 
 
 def _dataset_of(text: str) -> Path:
-    """The dataset of a text, which is made unless it is there and newer than the text."""
+    """The dataset of a text, which is made unless it is there. One that is older than the text is refused."""
     from nanoscope.api.datasets import prepare
     from nanoscope.data.dataset import META
     from nanoscope.data.prepare import default_folder
 
     for kind in ("char", "bpe"):
         meta = default_folder(text, kind) / META
-        if meta.is_file() and meta.stat().st_mtime >= Path(text).stat().st_mtime:
+        if meta.is_file():
+            if meta.stat().st_mtime < Path(text).stat().st_mtime:
+                raise JobError(
+                    "{folder} was prepared before {text} changed. Prepare it again: {command}",
+                    folder=meta.parent,
+                    text=text,
+                    command=shlex.join(["nanoscope", "prepare", text, "--overwrite"]),
+                )
             return meta.parent
     return prepare(text, warn=warn)
 

@@ -16,7 +16,7 @@ import numpy as np
 from filelock import FileLock
 
 from nanoscope.data.plain_pickle import load_plain
-from nanoscope.data.tokenizer import Gpt2Tokenizer, TokenArray, Tokenizer, dtype_for, tokenizer_from_json
+from nanoscope.data.tokenizer import CharTokenizer, Gpt2Tokenizer, TokenArray, Tokenizer, dtype_for, tokenizer_from_json
 from nanoscope.errors import JobError, why
 from nanoscope.files import read_small, sync_to_disk
 from nanoscope.messages import Message, printable
@@ -100,7 +100,7 @@ class TokenSplit:
                 )
             parts.append(part)
             start, count, shard = start + part.size, count - part.size, shard + 1
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.concatenate(parts)
 
 
 def mapped(files: Sequence[Path], vocab_size: int) -> TokenSplit:
@@ -229,10 +229,10 @@ def read_meta_pickle(path: Path) -> tuple[Tokenizer | None, int]:
             path=path,
             reason=printable(str(error)[:80]),
         ) from error
-    with suppress(JobError, LookupError, TypeError):
+    with suppress(LookupError, TypeError, ValueError):
         alphabet = [meta.itos[i] for i in range(meta.vocab_size)]
         if set(map(len, alphabet)) == {1}:
-            return tokenizer_from_json({"kind": "char", "alphabet": "".join(alphabet)}), meta.vocab_size
+            return CharTokenizer("".join(alphabet)), meta.vocab_size
     return None, meta.vocab_size  # a custom tokenizer: the ids can be trained on, but not decoded
 
 

@@ -207,7 +207,7 @@ def _sorted_by(columns: Iterable[np.ndarray], base: int) -> np.ndarray:
         else:
             packed[-1] = packed[-1] * base + column
             room //= base
-    return np.argsort(packed[0]) if len(packed) == 1 else np.lexsort(packed[::-1])
+    return np.lexsort(packed[::-1])
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:

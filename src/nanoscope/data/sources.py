@@ -22,7 +22,7 @@ from nanoscope.messages import Message, Shown, joined, on_terminal
 from nanoscope.suggest import did_you_mean
 
 STDIN = "-"
-SUFFIXES = (".txt", ".md", ".text", ".markdown", *(suffix for suffix in RECORDS if suffix != ".json"))
+SUFFIXES = (".txt", ".md", ".text", ".markdown", *RECORDS[1:])  # not .json: it may be anything
 NOT_READ = (".zip", ".gz", ".bz2", ".xz", ".zst", ".tar", ".tgz", ".csv", ".tsv")
 PACKED_BEGINNINGS = b"PK\x03\x04", b"\x1f\x8b", b"BZh91AY", b"\xfd7zXZ", b"(\xb5/\xfd"
 

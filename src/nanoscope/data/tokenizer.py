@@ -42,10 +42,8 @@ class Tokenizer(ABC):
     vocab_size: int
     end_of_text: int | None = None
 
-    @property
-    @abstractmethod
-    def _bytes_of(self) -> Sequence[bytes]:
-        """The UTF-8 bytes of each token, by id."""
+    _bytes_of: Sequence[bytes]
+    """The UTF-8 bytes of each token, by id."""
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[TokenArray]:
@@ -76,7 +74,6 @@ class CharTokenizer(Tokenizer):
     """One token per character of a fixed alphabet; the id is its index in the alphabet, as in nanoGPT."""
 
     kind = "char"
-    _bytes_of: Sequence[bytes] = ()
 
     def __init__(self, alphabet: str) -> None:
         if not alphabet or len(set(alphabet)) < len(alphabet):
@@ -110,7 +107,7 @@ class ByteTokenizer(Tokenizer):
 
     kind = "byte"
     vocab_size = 256
-    _bytes_of: Sequence[bytes] = [bytes([value]) for value in range(256)]
+    _bytes_of = tuple(bytes([value]) for value in range(256))
 
     def encode_batch(self, texts: Sequence[str]) -> list[TokenArray]:
         return [np.frombuffer(_utf8(text), np.uint8).astype("<u2") for text in texts]
@@ -127,7 +124,7 @@ class Gpt2Tokenizer(Tokenizer):
     WORDS: ClassVar[str] = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
 
     @cached_property
-    def _bytes_of(self) -> Sequence[bytes]:
+    def _bytes_of(self) -> Sequence[bytes]:  # type: ignore[override]
         encoder = json.loads(corpora.obtain(corpora.GPT2_ENCODER).read_text(encoding="utf-8"))
         byte_of = {character: value for value, character in enumerate(BYTE_SPELLING)}
         by_id = sorted((token_id, spelling) for spelling, token_id in encoder.items())
@@ -156,7 +153,6 @@ class BpeTokenizer(Tokenizer):
     """
 
     kind = "bpe"
-    _bytes_of: Sequence[bytes] = ()
 
     def __init__(self, merges: Sequence[tuple[int, int]]) -> None:
         import tokenizers

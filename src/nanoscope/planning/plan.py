@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec import structs
 
 from nanoscope.child import ChildError
 from nanoscope.errors import UsageError
@@ -27,7 +28,6 @@ from nanoscope.model.flops import flops_per_token, mfu
 from nanoscope.planning.memory import TrainingMemory, training_memory
 from nanoscope.planning.request import Request, understand
 from nanoscope.planning.rig import Figures, Rig
-from nanoscope.runs.events import Forecast
 from nanoscope.training.forecast import FORWARD_SHARE, SMALLER_MODEL, save_seconds, warnings
 from nanoscope.training.memory import MUCH, PROCESS_BYTES
 from nanoscope.training.pace import Pace, left_to_do
@@ -121,9 +121,7 @@ def plans_everywhere(words: Sequence[str]) -> list[Plan]:
     return [plan_elsewhere(request, device) for device in all_devices() if device.kind != "tpu"]
 
 
-def plan_here(
-    request: Request, report: Callable[[Message], None] = lambda text: None, seconds: float = SECONDS
-) -> Plan:
+def plan_here(request: Request, report: Callable[[Message], None], seconds: float = SECONDS) -> Plan:
     config, data = request.config, request.data
     choice, notes = set_up_device(
         config.device, config.dtype, config.compile, training=True, planned_steps=config.max_iters
@@ -159,7 +157,8 @@ def plan_here(
             add_measured_time(plan, request, figures, facts.startup)
             if data.folder is None:
                 notes.append(Message("{data} is not prepared yet: measured with random tokens", data=data.name))
-    plan.advice = advice(request, plan)
+    if not plan.fits:
+        plan.advice = [smaller(plan)]
     return plan
 
 
@@ -187,7 +186,8 @@ def plan_elsewhere(request: Request, device: KnownDevice) -> Plan:
     )
     if peak and plan.fits:
         add_assumed_time(plan, request, peak)
-    plan.advice = advice(request, plan)
+    if not plan.fits:
+        plan.advice = [smaller(plan)]
     return plan
 
 
@@ -240,6 +240,8 @@ def add_measured_time(plan: Plan, request: Request, found: Figures, startup: flo
     )
     plan.parts = [Part("startup", 1, startup)]
     _add_speed(plan, request, seconds)
+    epochs_per_step = plan.tokens_per_step / (plan.train_tokens or math.inf)
+    plan.advice = [*warnings(request.config, structs.replace(forecast, epochs_per_step=epochs_per_step))]
 
 
 def add_assumed_time(plan: Plan, request: Request, peak: float) -> None:
@@ -269,20 +271,10 @@ def _add_speed(plan: Plan, request: Request, seconds: Mapping[str, float]) -> No
     plan.mfu = mfu(plan.tokens_per_second, _flops(request), plan.peak_flops)
 
 
-def advice(request: Request, plan: Plan) -> list[Shown]:
-    """What would help, only where something does."""
-    if not plan.fits:
-        fitting = [split for split in plan.splits if split.fits]
-        if not fitting:
-            return [Message("use a smaller model, such as {flags}", flags=SMALLER_MODEL)]
-        size, times = fitting[-1].batch_size, fitting[-1].gradient_accumulation_steps
-        return [Message("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")]
-    if not plan.measured:
-        return []
-    expected = Forecast(
-        step=plan.done,
-        seconds=plan.seconds,
-        step_seconds=plan.parts[1].seconds,
-        epochs_per_step=plan.tokens_per_step / (plan.train_tokens or math.inf),
-    )
-    return [*warnings(request.config, expected)]
+def smaller(plan: Plan) -> Message:
+    """What to use where the plan doesn't fit."""
+    fitting = [split for split in plan.splits if split.fits]
+    if not fitting:
+        return Message("use a smaller model, such as {flags}", flags=SMALLER_MODEL)
+    size, times = fitting[-1].batch_size, fitting[-1].gradient_accumulation_steps
+    return Message("use {flags}", flags=f"--batch_size={size} --gradient_accumulation_steps={times}")
