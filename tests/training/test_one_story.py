@@ -167,7 +167,8 @@ def test_compare_and_eval_give_one_error_for_one_difference(folder: Folder) -> N
     folder.run("train", *TINY, *words, "--out_dir=other", "--weight_decay=0.2")
     compared = json.loads(folder.run("compare", "run", "other", "--json"))
     (effect,) = [finding for finding in compared["findings"] if finding["code"] == "effect"]
-    measured = json.loads(folder.run("eval", "run", "other", "--checkpoint=last", "--json").splitlines()[-1])
+    printed = folder.run("eval", "run", "other", "--checkpoint=last", "--json")
+    measured = json.loads(printed[printed.index("{") :])  # after the notes
     (difference,) = measured["differences"]
     assert effect["noise_from"] == "windows"
     assert effect["difference"] == pytest.approx(difference["difference"], rel=0.02)

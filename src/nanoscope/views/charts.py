@@ -82,9 +82,8 @@ def _time_label(seconds: float, language: Language) -> str:
 def _draw(line: Points, marks: Points, mark: str, width: int, label: Callable[[float], str]) -> list[str]:
     from plotille import Canvas
 
-    points = [*line, *marks]
-    left, right = min(x for x, _ in points), max(x for x, _ in points)
-    low, high = min(y for _, y in points), max(y for _, y in points)
+    xs, ys = zip(*line, *marks, strict=True)
+    left, right, low, high = min(xs), max(xs), min(ys), max(ys)
     margin = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
     ends = label(high), label(low)
     gutter = max(LABEL_COLUMNS, *map(columns, ends))
@@ -96,8 +95,7 @@ def _draw(line: Points, marks: Points, mark: str, width: int, label: Callable[[f
         canvas.line(x0, y0, x1, y1)
     for x, y in marks:
         canvas.point(x, y, marker=mark)
-    labels = [""] * HEIGHT
-    labels[0], labels[-1] = ends
+    labels = [ends[0], *[""] * (HEIGHT - 2), ends[1]]
     rows = canvas.plot().splitlines()
     drawn = [" " * (gutter - columns(text)) + f"{text} ┤{row}" for text, row in zip(labels, rows, strict=True)]
     return [*drawn, " " * (gutter + 2) + f"{left:.0f}".ljust(across - len(f"{right:.0f}")) + f"{right:.0f}"]

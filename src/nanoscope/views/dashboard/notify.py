@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -77,41 +78,38 @@ def notifier(target: str) -> Callable[[Facts], None]:
                 print(on_terminal(text), file=sys.stderr, flush=True)
             failed = True
 
-    if urlsplit(target).scheme in ("http", "https"):
-        if not urlsplit(target).hostname:
-            raise UsageError("--notify={target}: not a complete address", target=target)
-        send = _post_to(target)
+    if urlsplit(target).scheme not in ("http", "https"):
+        send = partial(_run, _words(target))
+    elif urlsplit(target).hostname:
+        send = partial(_post, target)
     else:
-        send = _run(target)
+        raise UsageError("--notify={target}: not a complete address", target=target)
     return tell
 
 
-def _post_to(url: str) -> Callable[[Facts], None]:
-    def send(facts: Facts) -> None:
-        headers = {"Content-Type": "application/json", "User-Agent": "nanoscope"}
-        request = urllib.request.Request(url, json.dumps(facts).encode(), headers)
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-            answer.read(1000)
-
-    return send
+def _post(url: str, facts: Facts) -> None:
+    headers = {"Content-Type": "application/json", "User-Agent": "nanoscope"}
+    request = urllib.request.Request(url, json.dumps(facts).encode(), headers)
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+        answer.read(1000)
 
 
-def _run(command: str) -> Callable[[Facts], None]:
+def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command, posix=os.name == "posix")
     except ValueError as error:
         raise UsageError("--notify={command}: {reason}", command=command, reason=why(error)) from None
     if not words:
         raise UsageError("--notify needs a command or an http(s) address")
+    return words
 
-    def send(facts: Facts) -> None:
-        known = {f"NANOSCOPE_{name.upper()}": str(value) for name, value in facts.items() if value is not None}
-        subprocess.run(
-            words, input=json.dumps(facts).encode(), env={**os.environ, **known}, check=True, timeout=TIMEOUT_SECONDS,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
 
-    return send
+def _run(words: list[str], facts: Facts) -> None:
+    known = {f"NANOSCOPE_{name.upper()}": str(value) for name, value in facts.items() if value is not None}
+    subprocess.run(
+        words, input=json.dumps(facts).encode(), env={**os.environ, **known}, check=True, timeout=TIMEOUT_SECONDS,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 def _reason(error: Exception) -> Shown:
