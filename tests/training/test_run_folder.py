@@ -157,3 +157,20 @@ def test_a_log_that_cannot_be_opened_is_one_message(folder: Folder, name: str) -
     out = folder.run("train", "run", "--init_from=resume", "--max_iters=4", status=1)
     assert f"run/{name} cannot be written: Is a directory" in out
     assert not (folder.path / "run/lock.json").exists()
+
+
+def test_starting_a_preset_again_mentions_the_run_that_was_stopped(folder: Folder) -> None:
+    process = folder.start(*UNNAMED, "--max_iters=100000", "--eval_interval=7")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("iter 8:"):
+            process.terminate()
+    process.communicate(timeout=120)
+    last = (folder.path / "runs/laptop-tiny/checkpoints/last").read_text("utf-8").strip().removeprefix("step-")
+    said = f"note: runs/laptop-tiny was stopped at iteration {int(last)} of 100000; to resume it: "
+    command = "nanoscope train runs/laptop-tiny --init_from=resume"
+    assert folder.run(*UNNAMED, SHORT).count(said + command) == 1
+    assert said in folder.run(*UNNAMED, SHORT)  # also beside a run that has finished
+    assert "was stopped at" not in folder.train(SHORT)
+    folder.run(*command.split()[1:], f"--max_iters={int(last) + 1}")
+    assert "was stopped at" not in folder.run(*UNNAMED, SHORT)

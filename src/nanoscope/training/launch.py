@@ -44,6 +44,7 @@ from nanoscope.training.resume import (
     flags_to_continue,
     new_folder,
     schedule_notes,
+    stopped_run,
     update_records,
 )
 from nanoscope.training.run import Run
@@ -77,6 +78,7 @@ def start(resolved: Resolved, terminal: Terminal, clock: PhaseClock, resources: 
     for split in data.evaluator.splits.values():
         split.read(0, min(len(split), IDS_CHECKED_AT_START))  # refuses ids that are not in the vocabulary
     folder = begin.folder or new_folder(resolved, processes, resources)  # not before: mistakes leave no folder
+    more += [] if begin.folder else stopped_run(resolved, folder)
     with writing(folder.given):
         sinks: list[Sink] = [terminal] if processes.first else []
         if processes.first and not (config.eval_only and resumed):  # an evaluation leaves no trace in a run

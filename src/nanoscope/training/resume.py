@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nanoscope.checkpoint_files import NANOGPT, checkpoints_from
+from nanoscope.checkpoint_files import LAST, NANOGPT, checkpoints_from, read_pointer
 from nanoscope.config import (
     KEYS,
     OPTIONS,
@@ -171,6 +171,22 @@ def new_folder(resolved: Resolved, processes: "Processes", resources: ExitStack)
     resources.callback(folder.release)
     processes.from_first(str(folder.path))
     return folder
+
+
+def stopped_run(resolved: Resolved, new: RunFolder) -> list[Shown]:
+    """A note about the newest run of the same name that was stopped, for one who may have wanted to resume it."""
+    for folder in [] if resolved.config.out_dir or resolved.config.overwrite else reversed(_candidates(resolved)):
+        seen, last = summary_of(folder.path), read_pointer(folder.path / "checkpoints", LAST)
+        if folder.path != new.path and seen.state == "stopped" and seen.total and last:
+            said = Message(
+                "{run} was stopped at iteration {step:d} of {total:d}; to resume it: {command}",
+                run=folder.path,
+                step=int(last.removeprefix("step-")),
+                total=seen.total,
+                command=resume_command(str(folder.path), {}),
+            )
+            return [said]
+    return []
 
 
 def _candidates(resolved: Resolved) -> list[RunFolder]:
