@@ -275,3 +275,37 @@ def test_composer_prints_a_block_for_each_batch(read) -> None:
     assert list(run.steps.step) == list(range(10, 90, 10))
     assert list(run.steps.loss) == pytest.approx([11 - i / 10 for i in range(1, 9)])
     assert run.total_steps == 4800
+
+
+def test_a_clock_of_whole_seconds_stands_still_between_fast_steps(read) -> None:
+    log = "".join(
+        f"Training ━━━━ {i}/500 • 0:00:{i // 2:02d} • 0:04:{59 - i // 2} loss: {4 - i / 50:.3f}\n"
+        for i in range(1, 100)
+    )
+
+    (run,) = read(log).runs
+
+    assert run.time_source == "cumulative"
+    assert {time for time in run.steps.time_s[2:] if time == time} == {0.5}
+
+
+def test_times_in_whole_seconds_differ_by_the_ticks_of_their_clock(read) -> None:
+    log = "".join(
+        f"Epoch {e}/10\n1875/1875 [====] - {3 + e % 2}s 2ms/step - loss: {3 - e / 10:.4f} - val_loss: {3.1 - e / 10:.4f}\n"
+        for e in range(1, 9)
+    )
+
+    (run,) = read(log).runs
+
+    assert run.clock_resolution_s == 1.0
+
+
+def test_wandb_keeps_clocks_of_its_own(read) -> None:
+    log = "".join(
+        f'{{"_step": {i}0, "train/loss": {3 - i / 10:.3f}, "_timestamp": {1.7e9 + 4.1 * i:.2f}, "_runtime": {4.1 * i:.2f}}}\n'
+        for i in range(1, 9)
+    )
+
+    (run,) = read(log).runs
+
+    assert list(run.steps.time_s)[1:] == pytest.approx([0.41] * 7)

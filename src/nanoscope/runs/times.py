@@ -40,15 +40,17 @@ def readings_of_times(rows: Rows, bar: Table | None, means: dict[str, Any], toke
 def _of_column(column: Column, rows: Rows, means: dict[str, Any], begins_at_zero: bool) -> list[Reading]:
     """A time may be that of a step, of all steps since the line before, one in milliseconds, or a clock's."""
     steps, values, every = rows.steps or array("q"), scaled(column), rows.every()
-    resolution = 1.0 if column.part == "duration" else None
+    by_the_second = column.part == "duration" or (column.factor == 1 and all(map(float.is_integer, column.sample())))
+    resolution = 1.0 if by_the_second else None
     inverse = array("d", (1 / v if v > 0 else NAN for v in values)) if column.role == "steps_s" else None
     if _is_mean(inverse or values, rows, column):
         return []
     if inverse:
         return [Reading(Times(inverse, "printed", False, resolution), "the printed rate", "rate")]
     elapsed = column.role in ("elapsed_s", "bare_elapsed")
+    moving = [a for a, b in pairwise([*values, NAN]) if a != b] if by_the_second else values
     if (
-        (runs_on(values) and not means.keys() & {"time_of_step", "time_of_line"})
+        (runs_on(moving) and not means.keys() & {"time_of_step", "time_of_line"})
         or (elapsed and (len(values) <= 3 or column.rises() >= 0.5))
         or (rows.pace and abs(1 - rows.pace * (steps[-1] - steps[0]) / ((values[-1] - values[0]) or NAN)) < 0.1)
     ):
@@ -89,11 +91,11 @@ def _clock(
 
 
 def _passed(clock: Sequence[float], steps: Sequence[int], begins_at_zero: bool = False) -> "array[float]":
-    """Seconds a step since the row before; missing where the clock or the steps begin anew."""
+    """Seconds a step since the clock moved last; missing where it does not, or it or the steps begin anew."""
     times, last, at = array("d"), 0 if begins_at_zero else 2**62, 0.0
     for step, now in zip(steps, clock, strict=True):
-        times.append((now - at) / (step - last) if step > last and now >= at else NAN)
-        if now == now:
+        times.append((now - at) / (step - last) if step > last and now > at else NAN)
+        if now == now and not (now == at and step > last):
             last, at = step, now
     return times
 
