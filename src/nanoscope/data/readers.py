@@ -51,8 +51,6 @@ class TextFile:
                 yield stream
         except OSError as error:
             raise JobError("Cannot read {path}: {reason}.", path=self.name, reason=why(error)) from error
-        finally:
-            self.read_bytes = self.size_bytes
 
     def head(self) -> bytes:
         with self.open() as stream:
