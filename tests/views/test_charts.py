@@ -53,6 +53,12 @@ def test_slow_steps_are_marked_above_the_others():
     assert "x" not in drawn(chart)[-1]
 
 
+def test_small_losses_differ_on_their_axis():
+    chart = loss_chart(run_of([0.0013 - step / 1e6 for step in range(100)]), 60, ENGLISH)
+    labels = [line.split("┤")[0].strip() for line in chart if "┤" in line]
+    assert (labels[0], labels[-1]) == ("0.0013", "0.0012")
+
+
 def test_too_few_or_no_finite_values_give_no_chart():
     few = run_of([4.0, 3.0])
     assert loss_chart(few, 60, ENGLISH) == []

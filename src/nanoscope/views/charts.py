@@ -30,7 +30,7 @@ def loss_chart(run: Run, width: int, language: Language) -> list[str]:
     if validation:
         title += language.say(" ({mark} validation)", mark=VALIDATION_MARK)
     stride = 1 + len(validation) // (width // 4)  # more marks would hide the line
-    return [title, *_draw(*_without_start(train, validation[::stride]), VALIDATION_MARK, width, "{:.2f}".format)]
+    return [title, *_draw(*_without_start(train, validation[::stride]), VALIDATION_MARK, width, _loss_label)]
 
 
 def step_time_chart(run: Run, analysis: Analysis, width: int, language: Language) -> list[str]:
@@ -70,6 +70,10 @@ def stretch_medians(points: Points, width: int) -> list[tuple[float, float]]:
     size = max(1, math.ceil(len(points) / (2 * width))) | 1  # odd: of two middle values the upper would be too high
     stretches = [points[start : start + size] for start in range(0, len(points), size)]
     return [(s[len(s) // 2][0], sorted(y for _, y in s)[len(s) // 2]) for s in stretches]
+
+
+def _loss_label(loss: float) -> str:
+    return f"{loss:.2f}" if abs(loss) >= 0.1 else f"{loss:.2g}"
 
 
 def _time_label(seconds: float, language: Language) -> str:
