@@ -103,7 +103,8 @@ def test_a_laptop_sized_story_from_beginning_to_end(tmp_path: Path, child_enviro
     evening.type("nanoscope help eval")
     evaluate = evening.command("nanoscope eval runs/laptop", runs__laptop="{}")
     for each in (run, tuned_run):
-        evaluated = json.loads(evening.type(f"{evaluate.format(each)} --json").splitlines()[-1])
+        printed = evening.type(f"{evaluate.format(each)} --json")
+        evaluated = json.loads(printed[printed.index("{\n") :])  # after the notes
         (score,) = evaluated["scores"]
         assert score["loss"] < 2.5
         assert score["error"] < 0.1

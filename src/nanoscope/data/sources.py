@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -106,6 +107,12 @@ class Documents:
 
     def _add_folder(self, folder: Path) -> None:
         """Take the files of a folder that hold text, and count the others by why they were skipped."""
+        if (folder / "events.jsonl").is_file() and (folder / "config.toml").is_file():
+            raise UsageError(
+                "{folder} is a training run, not text. Try: nanoscope explain {quoted}",
+                folder=folder,
+                quoted=shlex.quote(str(folder)),
+            )
         suffixes = self._wanted or SUFFIXES
         skipped: Counter[Shown] = Counter()
         before = len(self.files)
