@@ -9,7 +9,7 @@ import pytest
 
 from nanoscope.cli import run
 from nanoscope.data.sources import Documents
-from nanoscope.errors import JobError
+from nanoscope.errors import JobError, UsageError
 
 FILES = {
     "b.txt": b"b",
@@ -109,8 +109,8 @@ def test_links_that_lead_nowhere_or_in_circles_are_skipped(tmp_path: Path) -> No
 
 
 def test_a_run_is_not_text(small_run: Path) -> None:
-    with pytest.raises(JobError, match=r"events\.jsonl has no field 'text'"):
-        list(Documents([small_run]).pieces())
+    with pytest.raises(UsageError, match=r"is a training run, not text\. Try: nanoscope explain"):
+        Documents([small_run])
 
 
 # --- standard input ----------------------------------------------------------------------------------------------
