@@ -68,7 +68,7 @@ def test_cutting_the_text_into_batches_does_not_change_its_tokens(write, text_of
     text = "  ".join(text_of(name, 30) for name in ("english", "hindi", "arabic")) + "\n\n \n  end  "
     path = write("a.txt", text)
     whole = open_dataset(prepare([path], tmp_path / "whole", tokenizer="bpe", vocab_size=600))
-    monkeypatch.setattr(module, "BATCH_CHARACTERS", 40)  # longer than any word
+    monkeypatch.setattr(module, "PIECE_CHARACTERS", 40)  # longer than any word
     cut = open_dataset(prepare([path], tmp_path / "cut", tokenizer="bpe", vocab_size=600))
     assert cut.fingerprint == whole.fingerprint
     for split in ("train", "val"):
@@ -77,7 +77,7 @@ def test_cutting_the_text_into_batches_does_not_change_its_tokens(write, text_of
 
 @pytest.mark.parametrize("text", ["x" * 5000, " " * 5000, "न" * 5000, "\n" * 5000])
 def test_a_text_without_word_boundaries_is_decoded_to_the_original_text(text, write, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BATCH_CHARACTERS", 64)
+    monkeypatch.setattr(module, "PIECE_CHARACTERS", 64)
     dataset = open_dataset(prepare([write("a.txt", text)], tmp_path / "out", tokenizer="bpe", vocab_size=300))
     assert "".join(texts(dataset)) == text
 
@@ -224,7 +224,7 @@ import sys
 from pathlib import Path
 from nanoscope.data import dataset as module
 from nanoscope.data.prepare import prepare
-module.BATCH_CHARACTERS = 16  # a write for every word
+module.PIECE_CHARACTERS = 16  # a write for every word
 prepare([sys.argv[1]], Path(sys.argv[2]), tokenizer="char")
 """
 

@@ -27,7 +27,7 @@ Split = Literal["train", "val"]
 SPLITS: tuple[Split, ...] = ("train", "val")
 NANOGPT_VOCAB_SIZE = 50304  # without a meta.pkl: GPT-2's 50257, rounded up to a multiple of 64
 SHARD_TOKENS = 1 << 28
-BATCH_CHARACTERS = 1 << 18  # encoded at once; bounds the memory
+PIECE_CHARACTERS, PIECES = 1 << 18, 4  # so many pieces of a text are encoded at once, on several cores
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 Positive = Annotated[int, msgspec.Meta(gt=0, lt=2**62)]
@@ -328,8 +328,8 @@ class SplitWriter:
     def add(self, text: str, ends_document: bool) -> None:
         """Append the next part of a document."""
         text, start = self._rest + text + (self._newline_after if ends_document else ""), 0
-        while len(text) - start > BATCH_CHARACTERS:
-            cut = word_boundary(text, start, start + BATCH_CHARACTERS)
+        while len(text) - start > PIECE_CHARACTERS:
+            cut = word_boundary(text, start, start + PIECE_CHARACTERS)
             self._enqueue(text[start:cut], ends_document=False)
             start = cut
         self._rest = text[start:]
@@ -346,7 +346,7 @@ class SplitWriter:
             sync_to_disk(self._folder / shard.name)
 
     def _enqueue(self, text: str, ends_document: bool) -> None:
-        if self._batch_characters + len(text) > BATCH_CHARACTERS:
+        if self._batch_characters + len(text) > PIECES * PIECE_CHARACTERS:
             self._encode_batch()
         self._batch.append((text, ends_document))
         self._batch_characters += len(text)
