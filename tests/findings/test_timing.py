@@ -356,3 +356,15 @@ def test_slow_steps_are_called_normal_first_only_where_learning_has_no_verdict(e
 
     assert [verdict.code for verdict in short.verdicts] == ["slow_steps_normal", "too_short"]
     assert "slow_steps_normal" not in {verdict.code for verdict in long.verdicts}
+
+
+def test_a_save_that_is_announced_after_the_slow_line_is_its_cause(explain) -> None:
+    log = "".join(
+        f"step {i}/2000 loss {4 - i / 500:.4f} {0.5 + (i % 7) / 500 + 5 * (i % 100 == 0):.3f}s\n"
+        + (f"Saved checkpoint to ckpt/step_{i}\n" if i % 100 == 0 else "")
+        for i in range(1, 420)
+    )
+
+    (group,) = explain(log).slow_groups
+
+    assert (group.causes, group.count, group.period_steps) == (("checkpoint",), 4, 100)

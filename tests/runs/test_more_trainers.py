@@ -309,3 +309,14 @@ def test_wandb_keeps_clocks_of_its_own(read) -> None:
     (run,) = read(log).runs
 
     assert list(run.steps.time_s)[1:] == pytest.approx([0.41] * 7)
+
+
+def test_a_sample_that_reads_like_a_log_is_no_training(read) -> None:
+    log = "".join(
+        f"step={i}0 loss={4 - i / 50:.3f}\n" + ("generated: 'step 5 loss 9.9 was bad'\n" if i % 9 == 0 else "")
+        for i in range(1, 90)
+    )
+
+    (run,) = read(log).runs
+
+    assert len(run.steps) == 89

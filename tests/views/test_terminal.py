@@ -61,7 +61,7 @@ def test_the_verdict_comes_before_everything_else_but_the_name():
 def test_the_turning_point_of_an_overfitting_run_is_given():
     text = on_one_line(report(example_logs.gpu()))
     assert "Validation loss was best at step 1750 (1.4697) and has risen to 1.7044 since" in text
-    assert "The 3,250 steps after that (65% of the run) did not help on new text." in text
+    assert "What came after that, 65% of the run, did not help on new text." in text
     assert "Use the model from step 1750" in text
 
 

@@ -207,13 +207,17 @@ def find_slow(run: Run, interval: int | None) -> SlowRecords:
     steps, lands = run.steps.step, _evaluation_lands(run, measured)
     eval_interval = _unprinted_evaluations(run, measured) if lands == "same" else None
     unprinted = [step for step in steps if step % eval_interval == 0] if eval_interval else run.evaluated_at
-    free: Place | None = "next" if run.traits.evaluation_in is None or run.time_spans_steps else None
+    saves = [c.step for c in run.checkpoints]
+    if lands is None and (run.traits.evaluation_in is None or run.time_spans_steps):
+        saved: Place | None = _lands(run, measured, saves) or "next"
+    else:
+        saved = lands
     # The records in which something besides training is known to happen.
     work: dict[Cause, set[int]] = {
         "startup": {measured[0]} if _is_opening(run, measured[0], interval) else set(),
         "resume": records_of(steps, run.resumed_at, "same"),
         "evaluation": records_of(steps, [*(e.step for e in run.evals), *unprinted], lands),
-        "checkpoint": records_of(steps, [c.step for c in run.checkpoints], lands or free),
+        "checkpoint": records_of(steps, saves, saved),
     }
     records = SlowRecords(measured, lands, eval_interval)
     in_times = work["evaluation"] | (work["checkpoint"] if lands is not None else set())
@@ -350,13 +354,18 @@ def _tick(values: list[float]) -> float | None:
 def _evaluation_lands(run: Run, measured: Sequence[int]) -> Place | None:
     """Where the time of an evaluation shows: the 'same' record, the 'next', or nowhere (None)."""
     declared = run.traits.evaluation_in
-    if declared is not None or not run.evals:
+    if declared is not None:
         return declared if declared in ("same", "next") else None
+    return _lands(run, measured, [e.step for e in run.evals])
+
+
+def _lands(run: Run, measured: Sequence[int], events: Sequence[int]) -> Place | None:
+    """Where events show by the times alone."""
     times = run.steps.time_s
     typical = median([times[index] for index in measured])
     known = set(measured[1:])
     for place in ("same", "next"):
-        found = [times[i] for i in records_of(run.steps.step, [e.step for e in run.evals], place) if i in known]
+        found = [times[i] for i in records_of(run.steps.step, events, place) if i in known]
         if len(found) >= 2 and median(found) > 1.3 * typical and min(found) > 1.1 * typical:
             return place
     return None

@@ -125,7 +125,7 @@ class Meaning:
 
     def _training(self) -> list[Rows]:
         """The rows of training: the best kind that the log has. One row is enough only if a trainer is known by it."""
-        told = [rows for rows in self.rows if rows.loss is not None and self._count(rows)]
+        told = [rows for rows in self.rows if rows.loss is not None and not _stands(rows) and self._count(rows)]
         lines = _seen_again([rows for rows in told if rows.count and rows.count.unit == "step"])
         epochs = _seen_again([rows for rows in told if rows.count and rows.count.unit == "epoch"])
         alone = [rows for rows in lines if rows.val is None]
@@ -311,6 +311,11 @@ def _epochs_of(bar: Table, headed: bool) -> Table:
         table.columns.insert(0, Column(Cell("epoch", "", "", "", 0, 0)))
         table.columns[0].values.extend(range(1, len(ends) + 1))
     return table
+
+
+def _stands(rows: Rows) -> bool:
+    """Whether the same is printed again and again: a sample of text, an example."""
+    return len(rows.table) > 2 and all(len({*column.values}) == 1 for column in rows.table.columns if not column.part)
 
 
 def _rank(rows: Rows) -> int:

@@ -312,11 +312,7 @@ class Overfitting(Verdict, unless=(NotLearning, RepeatedBatches)):
                 "Validation loss was best at {onset_step:at} ({best_val:loss}) and has risen to "
                 "{last_val:loss} since, while training loss fell to {last_train:loss}."
             ),
-            Message(
-                "The {n} step after that ({wasted_share:percent} of the run) did not help on new text.",
-                "The {n} steps after that ({wasted_share:percent} of the run) did not help on new text.",
-                n=self.wasted_steps,
-            ),
+            Message("What came after that, {wasted_share:percent} of the run, did not help on new text."),
         )
 
 
@@ -462,7 +458,7 @@ class NonFinite(Verdict, breaks=True):
         )
 
 
-class GradientNotFinite(Verdict, tone="bad"):
+class GradientNotFinite(Verdict, tone="bad", unless=(NonFinite,)):
     """The gradient norm is NaN or infinite in many lines."""
 
     step: int
@@ -517,11 +513,7 @@ class TooShort(Verdict, harmless=True):
                 "The log covers {n} steps, all of them while the learning rate warms up.",
                 n=self.steps,
             )
-        return Message(
-            "The log covers {n} step, in too few lines to say how the model learns.",
-            "The log covers {n} steps, in too few lines to say how the model learns.",
-            n=self.steps,
-        )
+        return Message("The log shows too little of the run to say how the model learns.")
 
 
 class Error(Verdict, breaks=True):
