@@ -210,13 +210,14 @@ def _part(count: int, each_s: float, vary: float = COST_MAY_VARY) -> Part:
 def analyse_eta(run: Run, progress: RunProgress, timing: Timing) -> Eta | NoEta:
     """The time left, or why there is none."""
     normal, last, total = timing.normal_step, progress.last_step, progress.total_steps
+    printed = _printed(run, progress, timing.log_interval or 1)
     if normal is None:
-        return NoEta("no_normal_step" if timing.no_normal_step else "no_times", None)
+        return NoEta("no_normal_step" if timing.no_normal_step else "no_times", None, printed_s=printed)
     if progress.finished:
         return Eta(0.0, 0.0, 0.0, 0.0, 0, normal.mean_s, 0, None, 0, None, ())
     left = progress.steps_left
     if total is None or left is None or last is None:
-        return _total_unknown(run, progress, timing)
+        return _total_unknown(run, timing, printed)
     ahead = left / max(1, run.steps.step[-1] - run.steps.step[0])
     pace = measure_pace(timing.steady_s, timing.steady_steps, ahead)
     known, evals = _evaluations_left(run, timing, last, last_step_of(run, total))
@@ -228,7 +229,6 @@ def analyse_eta(run: Run, progress: RunProgress, timing: Timing) -> Eta | NoEta:
     if (share := _share_before_limit(run, progress, expected)) < 1:  # then the time is known, and what it holds is not
         expected, low, high = share * expected, share * low, share * expected
         steps, evals, saves = (part._replace(number=int(share * part.number)) for part in parts)
-    printed = _printed(run, progress, timing.log_interval or 1)
     return Eta(
         expected_s=expected,
         low_s=low,
@@ -253,9 +253,8 @@ def scenario(steps_left: int, step_s: float) -> Scenario:
     return Scenario(step_s, step_s * steps_left)
 
 
-def _total_unknown(run: Run, progress: RunProgress, timing: Timing) -> NoEta:
+def _total_unknown(run: Run, timing: Timing, printed: float | None) -> NoEta:
     """How long 1,000 steps take is still known."""
-    printed = _printed(run, progress, timing.log_interval or 1)
     if run.unit != "step":
         return NoEta("total_unknown", None, printed_s=printed)
     step_s = measure_pace(timing.steady_s, timing.steady_steps, 1.0).step_s
