@@ -93,9 +93,9 @@ def test_a_run_that_is_killed_after_a_fall_back_falls_back_to_the_same_checkpoin
     checkpoints = folder.path / "run/checkpoints"
     (checkpoints / "last").write_text("step-000020\n", "utf-8")
     damage(checkpoints / "step-000020")
-    with contextlib.chdir(folder.path):  # as far as a process came that was killed before its first save
-        resolved = resolve(["run", "--init_from=resume"])
-        start(resolved, PlainTerminal(StopRequest()), PhaseClock()).resources.close()
+    # As far as a process came that was killed before its first save.
+    with contextlib.chdir(folder.path), contextlib.ExitStack() as resources:
+        start(resolve(["run", "--init_from=resume"]), PlainTerminal(StopRequest()), PhaseClock(), resources)
     assert find_checkpoint(folder.path / "run")[0].progress.step == 10
 
 
