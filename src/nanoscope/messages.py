@@ -157,10 +157,10 @@ NOUNS = {
     "evaluation": Message("{n} evaluation", "{n} evaluations"),
 }
 # The methods of Writer that may follow the colon of a placeholder.
-FORMATS = {
-    "at", "compact", "count", "duration", "durations", "large", "line", "listed", "loss", "measured", "number",
-    "percent", "plain", "rate", "rough", "seconds", "signed", "significant", "steps", "typed", "with_error",
-}  # fmt: skip
+FORMATS = (
+    "at compact count duration durations large line listed loss measured number percent plain rate rough seconds "
+    "signed significant steps typed with_error"
+)
 MOST_STEPS_LISTED = 4
 LINE_LIMIT = 160  # characters of a text that a log printed
 
@@ -203,7 +203,7 @@ class Writer:
         if name.startswith("#"):
             noun = NOUNS[name[1:]]
             return Message(noun.template, noun.other, n=value).render(self)
-        if name in FORMATS:
+        if name in FORMATS.split():
             arguments = [int(spec[len(name) :])] if len(spec) > len(name) else []
             return str(getattr(self, name)(value, *arguments))
         if isinstance(value, _Count) and not spec:
