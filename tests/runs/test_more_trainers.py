@@ -320,3 +320,23 @@ def test_a_sample_that_reads_like_a_log_is_no_training(read) -> None:
     (run,) = read(log).runs
 
     assert len(run.steps) == 89
+
+
+def test_the_end_of_a_line_that_was_cut_off_hides_no_losses(read) -> None:
+    log = "0.8677 - val_loss: 1.0001 - val_accuracy: 0.8513\n" + "".join(
+        f"Epoch {e}/30\n50/50 [====] - 61{e % 9}s 12s/step - loss: {3 - e / 10:.4f} - val_loss: {3.1 - e / 10:.4f}\n"
+        for e in range(11, 15)
+    )
+
+    (run,) = read(log).runs
+
+    assert [each.val for each in run.evals] == pytest.approx([2.0, 1.9, 1.8, 1.7])
+
+
+def test_a_step_with_a_unit_is_the_time_of_one(read) -> None:
+    log = "".join(f"step {i}0/500 | loss {9 - i / 10:.4f} | step 81{i}.1 ms 10087.3 tok/s\n" for i in range(1, 8))
+
+    (run,) = read(log).runs
+
+    assert list(run.steps.step) == list(range(10, 80, 10))
+    assert list(run.steps.time_s) == pytest.approx([0.8101 + i / 1000 for i in range(1, 8)])

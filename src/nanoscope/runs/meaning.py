@@ -86,7 +86,7 @@ class Meaning:
         for table in values:
             above = [bisect_left(heading.at, at) - 1 for at in table.at]
             rows = {i: row for row, i in enumerate(above) if i >= 0}
-            for column in table.columns:
+            for column in table.columns if rows else ():
                 block.columns.append(column.empty())
                 values_of = (column.values[rows[i]] if i in rows else NAN for i in range(len(heading)))
                 block.columns[-1].values.extend(values_of)

@@ -108,7 +108,8 @@ def cells(line: str) -> list[Cell]:
         if section and label and is_validation(section) and not is_validation(label):
             label = f"{section} {label}"
         unit = None if part else _UNIT.match(line, match.end())
-        if unit and _NUMBER_BEHIND.match(line, unit.end()) and role_of(label, "")[0] in UNITLESS:
+        role = role_of(label, "")[0] if unit and _NUMBER_BEHIND.match(line, unit.end()) else ""
+        if role in UNITLESS and not (role == "step" and "." in match.group()):  # but 'step 812.1 ms 10087 tok/s'
             unit = None  # in 'norm 1.31 tok/s 5200' it is the name of the next value
         end = (unit or match).end()
         behind = None if label else _LABEL_BEHIND.match(line, end)
