@@ -28,10 +28,12 @@ class UsageError(_ReportedError):
     exit_status = 2
 
 
-# How torch, its libraries and the system say that memory ran out. 'Invalid buffer size' is a tensor too large for MPS.
+# How torch, its libraries and the system say that memory ran out. 'Invalid buffer size' is a tensor too large for MPS;
+# oneDNN, where it gets no memory, 'could not create a primitive'.
 OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemory|OOM when allocating|MemoryError|oom-kill|(?:can't|cannot) allocate memory"
-    r"|not enough memory|alloc(?:ate|ation) .{0,40}failed|_ALLOC(?:ATION)?_FAILED|Invalid buffer size",
+    r"|not enough memory|alloc(?:ate|ation) .{0,40}failed|_ALLOC(?:ATION)?_FAILED|Invalid buffer size"
+    r"|could not create a primitive$",
     re.IGNORECASE,
 )
 

@@ -155,10 +155,10 @@ class Engine:
     def update(self, lr: float) -> Tensor:
         """Clip the gradients, unless grad_clip is 0, and update the weights. Returns the norm before, on the device."""
         self.scaler.unscale_(self.optimizer)
-        norm = clip_gradients(self.plain_model.parameters(), self.config.grad_clip)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group.get("lr_scale", 1.0)
         try:
+            norm = clip_gradients(self.plain_model.parameters(), self.config.grad_clip)
             self.scaler.step(self.optimizer)
         except (RuntimeError, MemoryError) as error:  # no second try: some weights may have changed already
             raise JobError(OPTIMIZER_TOO_LARGE) if is_out_of_memory(error) else error from None
