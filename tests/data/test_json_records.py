@@ -58,11 +58,11 @@ def test_a_field_can_be_chosen(path: Path) -> None:
     [
         ('{"title": "a", "body": "longer"}', r"It has: title, body\.\n.*--field=NAME$"),
         ("1\n2", "record 1: the field 'text' is int"),
-        ('[{"text": "a"}]', "record 1: the field 'text' is list"),
+        ('[{"text": "a"}]', "write an object in each line instead of a list: jq"),
+        ('[\n {"text": "a"}\n]', "write an object in each line instead of a list: jq"),
         ('{"a": 1}', "no field 'text'. It has: a"),
         ('{"rows": [{"text": "a"}], "n": 1}', "no field 'text'. It has: rows, n"),
         ('{"text": "a"}\n{"text" "b"}', "is not a valid JSON file: line 2: Expecting ':' delimiter"),
-        ('[\n{"text": "a"}\n]', "is not a valid JSON file: line 1: Expecting value"),
         ('{"text": "a"}]', "is not a valid JSON file: line 1: Extra data"),
         ('{"a": "b"', r"is not a valid JSON file: line 1: Expecting ','"),
         ("hello", "is not a valid JSON file: line 1: Expecting value"),

@@ -153,6 +153,9 @@ def _lines(blocks: Iterator[str]) -> Iterator[str]:
 
 def _json_lines(blocks: Iterator[str]) -> Iterator[Any]:
     for number, line in enumerate(_lines(blocks), start=1):
+        if number == 1 and line.lstrip().startswith("["):
+            command = "jq -c '.[]'"
+            raise ValueError(Message("write an object in each line instead of a list: {command}", command=command))
         try:
             if line.strip():
                 yield json.loads(line)
